@@ -1,0 +1,1 @@
+//! tenure: leader election for any application, as a sidecar.
