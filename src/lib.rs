@@ -1,1 +1,2 @@
 //! tenure: leader election for any application, as a sidecar.
+pub mod timing;
