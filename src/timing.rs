@@ -66,13 +66,15 @@ impl Timing {
         Ok(timing)
     }
 
-    /// L: how long a record is honoured by those who are not its holder. Whole seconds, 2 s to `i32::MAX` s.
+    /// L: how long a record is honoured by those who are not its holder. Whole seconds, 2 s to
+    /// `i32::MAX` s.
     #[must_use]
     pub const fn lease_duration(&self) -> Duration {
         self.lease_duration
     }
 
-    /// R: how long after the *send* of its last counted write a leader may call itself one. 1.2 R <= L.
+    /// R: how long after the *send* of its last counted write a leader may call itself one.
+    /// 1.2 R <= L.
     #[must_use]
     pub const fn renew_deadline(&self) -> Duration {
         self.renew_deadline
@@ -84,7 +86,8 @@ impl Timing {
         self.retry_period
     }
 
-    /// T = (R - P) / 3, at least 200 ms: how long one attempt stays alone before another goes out beside it.
+    /// T = (R - P) / 3, at least 200 ms: how long one attempt stays alone before another goes out
+    /// beside it.
     #[must_use]
     pub fn attempt_timeout(&self) -> Duration {
         // Sound by construction: P < R. Saturating, so that no arithmetic here can ever panic.

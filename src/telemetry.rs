@@ -1,0 +1,82 @@
+//! Logging: one subscriber, text or JSON, always on stderr.
+//!
+//! stderr for both formats, because stdout belongs to what a command answers (`tenure wait` prints
+//! an epoch there); a container's log holds both streams alike.
+
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+
+/// Targets that say nothing unless the filter names them: kube reports each failed request as an
+/// error of its own, beside the one line per round that is ours.
+const QUIET: [&str; 1] = ["kube_client"];
+
+/// How a log line is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Format and filter, both already parsed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    /// Text or JSON.
+    pub format: LogFormat,
+    /// What is logged at all.
+    pub filter: Targets,
+}
+
+/// Reads a filter such as `info` or `warn,tenure=debug`, and adds the silences of its defaults.
+///
+/// `Targets` rather than `EnvFilter`: no regular expressions in the binary.
+///
+/// # Errors
+/// What is wrong with the text, in words without a line break.
+pub fn parse_filter(text: &str) -> Result<Targets, String> {
+    let given: Targets = text.parse().map_err(|error| {
+        format!("{error}; allowed: error, warn, info, debug, trace, off, or target=level,…")
+    })?;
+    let named: Vec<String> = given.iter().map(|(target, _)| target.to_owned()).collect();
+    Ok(QUIET
+        .iter()
+        .filter(|quiet| !named.iter().any(|name| name.starts_with(*quiet)))
+        .fold(given, |filter, quiet| filter.with_target(*quiet, LevelFilter::OFF)))
+}
+
+/// Makes this process log. Called once, before anything is logged; a second call changes nothing.
+pub fn init(log: &Log) {
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    let lines = match log.format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let subscriber = tracing_subscriber::registry().with(lines.with_filter(log.filter.clone()));
+    if tracing::subscriber::set_global_default(subscriber).is_err() {
+        tracing::debug!("logging is already set up");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level;
+
+    #[test]
+    fn kube_is_silent_unless_named() {
+        let default = parse_filter("info").unwrap();
+        assert!(default.would_enable("tenure::shell", &Level::INFO));
+        assert!(!default.would_enable("tenure::shell", &Level::DEBUG));
+        assert!(!default.would_enable("kube_client::client", &Level::ERROR));
+        let named = parse_filter("warn,kube_client=debug").unwrap();
+        assert!(named.would_enable("kube_client::client", &Level::DEBUG));
+    }
+
+    #[test]
+    fn a_filter_that_is_none_is_refused_in_one_line() {
+        let error = parse_filter("tenure=loud").unwrap_err();
+        assert!(error.contains("allowed") && !error.contains('\n'), "{error}");
+    }
+}
