@@ -1,4 +1,7 @@
 //! tenure: leader election for any application, as a sidecar.
+
+pub mod core;
 pub mod identity;
+pub mod seat;
 pub mod telemetry;
 pub mod timing;
