@@ -1,0 +1,17 @@
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-zA-Z0-9_-]+:.*## / { printf "%-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: cluster-binaries
+cluster-binaries: ## build etcd, kube-apiserver and kubectl for the tests on a real API server (once, minutes)
+	hack/build-kubernetes.sh kube-apiserver etcd kubectl
+
+.PHONY: node-binaries
+node-binaries: cluster-binaries ## build the rest of a control plane and a kubelet, for tests on real pods
+	hack/build-kubernetes.sh kubelet kube-controller-manager kube-scheduler
+
+.PHONY: peer
+peer: ## build the client-go elector that the tests let compete with tenure
+	hack/build-peer.sh
