@@ -177,3 +177,40 @@ async fn servers_can_be_paused_killed_and_rewound() {
 fn set_holder(lease: &mut Lease, holder: &str) {
     lease.spec.get_or_insert_default().holder_identity = Some(holder.into());
 }
+
+/// The trap that mark F4 answers, on client-go itself: told to stop, it reads the Lease afresh, but asks
+/// its *old* observation whether it leads, and blanks whoever holds the Lease by now.
+#[tokio::test]
+async fn mark_f4_client_go_blanks_another_holder_and_keeps_its_transitions() {
+    let cluster = cluster::shared().await;
+    let namespace = cluster.namespace("blank").await;
+    let access = namespace.access_for_client_go("shared").await;
+    // Its next renewal, which would show it the new holder, is far away.
+    let timings = PeerTimings {
+        lease_duration: Duration::from_secs(600),
+        renew_deadline: Duration::from_secs(500),
+        retry_period: Duration::from_secs(400),
+    };
+    let mut peer = Peer::start(&namespace, &access, "shared", "stale", timings);
+    peer.leads(LIMIT).await;
+    namespace
+        .edit_lease("shared", |lease| {
+            set_holder(lease, "living");
+            let spec = lease.spec.get_or_insert_default();
+            spec.lease_transitions = Some(41);
+            let annotations = lease.metadata.annotations.get_or_insert_default();
+            annotations.insert("tenure.dev/transitions".into(), "41".into());
+        })
+        .await;
+    assert!(peer.stop(LIMIT).await.success());
+
+    let lease = namespace.get_lease("shared").await.expect("the Lease");
+    let spec = lease.spec.expect("its spec");
+    assert_eq!(spec.holder_identity.as_deref(), Some(""));
+    assert_eq!(spec.lease_duration_seconds, Some(1));
+    // From the fresh read: so the number still equals the annotated one, and says "blanked, not freed".
+    assert_eq!(spec.lease_transitions, Some(41));
+    assert_eq!(spec.acquire_time, spec.renew_time);
+    let annotations = lease.metadata.annotations.expect("annotations survive");
+    assert_eq!(annotations["tenure.dev/transitions"], "41");
+}
