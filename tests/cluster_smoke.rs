@@ -5,10 +5,10 @@ mod cluster;
 use std::time::Duration;
 
 use cluster::peer::{PeerEvent, PeerTimings};
-use cluster::{Cluster, Namespace, Peer};
+use cluster::{Cluster, Flow, Namespace, Peer};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use kube::Client;
-use kube::api::{Api, ObjectMeta};
+use kube::api::{Api, ObjectMeta, PostParams};
 use rustix::process::Signal;
 
 /// Only a hang may pass it.
@@ -38,7 +38,7 @@ async fn scenario_p4_one_named_role_is_enough() {
     let cluster = cluster::shared().await;
     let namespace = cluster.namespace("role").await;
     let access = namespace.access("mine").await;
-    let client = cluster.client(&access.token);
+    let client = access.client();
     let path = leases_path(&namespace);
     let put = |name: &str| http::Request::put(format!("{path}/{name}"));
     let body = |name: &str| serde_json::to_vec(&lease(name)).expect("a Lease as JSON");
@@ -69,7 +69,7 @@ async fn a_revoked_role_forbids_and_a_restored_one_allows() {
     let namespace = cluster.namespace("revoked").await;
     let access = namespace.access("mine").await;
     namespace.create_lease("mine", LeaseSpec::default()).await;
-    let leases: Api<Lease> = Api::namespaced(cluster.client(&access.token), &namespace.name);
+    let leases: Api<Lease> = Api::namespaced(access.client(), &namespace.name);
 
     leases.get("mine").await.expect("allowed");
     for (verbs, allowed) in [(&["watch"][..], false), (&cluster::access::CANDIDATE_VERBS[..], true)]
@@ -95,7 +95,7 @@ async fn a_token_bound_to_a_pod_is_refused_once_the_pod_is_gone() {
     let pod = namespace.pod("pod-0", "candidate").await;
     let access = namespace.access_of("candidate", Some(&pod)).await;
     let request = || http::Request::get(format!("{}/mine", leases_path(&namespace)));
-    let client = cluster.client(&access.token);
+    let client = access.client();
 
     assert_eq!(status(&client, request(), &[]).await, 200);
     let pods: Api<k8s_openapi::api::core::v1::Pod> =
@@ -213,4 +213,50 @@ async fn mark_f4_client_go_blanks_another_holder_and_keeps_its_transitions() {
     assert_eq!(spec.acquire_time, spec.renew_time);
     let annotations = lease.metadata.annotations.expect("annotations survive");
     assert_eq!(annotations["tenure.dev/transitions"], "41");
+}
+
+#[tokio::test]
+async fn a_proxy_cuts_one_candidate_off() {
+    const SHORT: Duration = Duration::from_millis(300);
+    let cluster = cluster::shared().await;
+    let namespace = cluster.namespace("proxy").await;
+    let mut access = namespace.access_for_client_go("mine").await;
+    let proxy = cluster.proxy();
+    access.url = proxy.url();
+    let leases: Api<Lease> = Api::namespaced(access.client(), &namespace.name);
+    let mut lease = leases.get("mine").await.expect("passes");
+
+    // Silence, then a late answer on the same connection.
+    proxy.set(Flow::Nothing);
+    let mut waiting = std::pin::pin!(leases.get("mine"));
+    assert!(tokio::time::timeout(SHORT, &mut waiting).await.is_err());
+    proxy.set(Flow::Both);
+    tokio::time::timeout(LIMIT, waiting).await.expect("healed").expect("answered");
+
+    // A write that takes effect and is never answered.
+    set_holder(&mut lease, "unheard");
+    proxy.set(Flow::RequestsOnly);
+    let params = PostParams::default();
+    let written = tokio::time::timeout(SHORT, leases.replace("mine", &params, &lease)).await;
+    assert!(written.is_err(), "{written:?}");
+    let landed = async {
+        while namespace.get_lease("mine").await.and_then(|lease| lease.spec?.holder_identity)
+            != Some("unheard".into())
+        {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, landed).await.expect("the write took effect");
+
+    // Old connections dead without a reset, new ones fine; then resets.
+    proxy.set(Flow::Both);
+    leases.get("mine").await.expect("passes");
+    let before = proxy.connections();
+    proxy.strand();
+    assert!(tokio::time::timeout(SHORT, leases.get("mine")).await.is_err());
+    let fresh = tokio::time::timeout(LIMIT, leases.get("mine")).await;
+    fresh.expect("a fresh connection answers").expect("answered");
+    assert!(proxy.connections() > before);
+    proxy.set(Flow::Reset);
+    assert!(leases.get("mine").await.is_err());
 }

@@ -25,6 +25,8 @@ pub struct Namespace<'a> {
 /// A service account with a token, and the files a pod would find mounted.
 #[derive(Debug, Clone)]
 pub struct Access {
+    /// The API server's, or that of a proxy before it once a test has put one here.
+    pub url: String,
     /// Holds `token`, `ca.crt` and `namespace`, as /var/run/secrets/kubernetes.io/serviceaccount does.
     pub folder: PathBuf,
     pub token: String,
@@ -39,6 +41,11 @@ impl Access {
 
     pub fn ca_file(&self) -> PathBuf {
         self.folder.join("ca.crt")
+    }
+
+    /// A client as the account. Belongs to the runtime that calls this.
+    pub fn client(&self) -> kube::Client {
+        super::client::new(&self.url, &self.ca_file(), &self.token)
     }
 
     /// Replaces the token as the kubelet does: by a rename, never by a half-written file.
@@ -85,7 +92,7 @@ impl Namespace<'_> {
         fs::copy(self.cluster.ca_file(), folder.join("ca.crt")).expect("copy the CA");
         fs::write(folder.join("namespace"), &self.name).expect("write the namespace");
         let user = format!("system:serviceaccount:{}:{account}", self.name);
-        let access = Access { folder, token, user };
+        let access = Access { url: self.cluster.url(), folder, token, user };
         access.write_token(&access.token);
         access
     }

@@ -25,6 +25,7 @@ pub mod client;
 pub mod peer;
 pub mod pki;
 pub mod process;
+pub mod proxy;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -45,6 +46,7 @@ use self::process::{Process, describe, dies_with_us};
 pub use self::access::{Access, Namespace};
 pub use self::audit::{Audit, Request};
 pub use self::peer::Peer;
+pub use self::proxy::{Flow, Proxy};
 
 /// Ready takes 4-5 s on an idle machine; only a hang may pass this.
 const READY_LIMIT: Duration = Duration::from_secs(120);
@@ -145,6 +147,12 @@ impl Server {
 impl Cluster {
     /// A cluster of one's own, ready when this returns; stopped and removed when dropped.
     pub async fn start() -> Cluster {
+        Cluster::start_with(&[]).await
+    }
+
+    /// With further flags for kube-apiserver, such as `--min-request-timeout=5` (short watches) or
+    /// `--max-requests-inflight=1` (429).
+    pub async fn start_with(flags: &[&str]) -> Cluster {
         // Both first: a missing program is told before anything is started.
         Program::Etcd.path();
         Program::KubeApiserver.path();
@@ -158,7 +166,8 @@ impl Cluster {
         let (client, peer, secure) = (free_port(), free_port(), free_port());
         let etcd =
             Server::new(Program::Etcd, client, &folder, etcd_arguments(&folder, client, peer));
-        let arguments = api_server_arguments(&folder, &pki, client, secure);
+        let mut arguments = api_server_arguments(&folder, &pki, client, secure);
+        arguments.extend(flags.iter().map(|flag| String::from(*flag)));
         let api_server = Server::new(Program::KubeApiserver, secure, &folder, arguments);
         let cluster = Cluster { folder, etcd, api_server, pki, admin_token, keep: false };
         cluster.etcd.start();
@@ -173,6 +182,11 @@ impl Cluster {
 
     pub fn ca_file(&self) -> &Path {
         &self.pki.ca
+    }
+
+    /// A proxy before the API server, to cut one candidate off: give it [`Proxy::url`].
+    pub fn proxy(&self) -> Proxy {
+        Proxy::start(self.api_server.port)
     }
 
     /// A client of group system:masters. Belongs to the runtime that calls this.

@@ -71,7 +71,7 @@ impl Peer {
         timings: PeerTimings,
     ) -> Peer {
         let mut command = dies_with_us(&Program::Peer.path());
-        command.arg(format!("--server={}", namespace.cluster.url()));
+        command.arg(format!("--server={}", access.url));
         command.arg(format!("--ca-file={}", access.ca_file().display()));
         command.arg(format!("--token-file={}", access.token_file().display()));
         command.args([format!("--namespace={}", namespace.name), format!("--lease={lease}")]);
