@@ -15,3 +15,5 @@ node-binaries: cluster-binaries ## build the rest of a control plane and a kubel
 .PHONY: peer
 peer: ## build the client-go elector that the tests let compete with tenure
 	hack/build-peer.sh
+
+include deploy/pod.mk

@@ -1,0 +1,80 @@
+{{/* "1m30s" -> milliseconds. The schema has checked the form. */}}
+{{- define "tenure.millis" -}}
+{{- $units := dict "h" 3600000 "m" 60000 "s" 1000 "ms" 1 -}}
+{{- $sum := int64 0 -}}
+{{- range regexFindAll "[0-9]+(h|ms|m|s)" . -1 -}}
+{{- $number := regexFind "^[0-9]+" . -}}
+{{- $sum = add $sum (mul (int64 $number) (int64 (get $units (trimPrefix $number .)))) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
+{{/* Nanoseconds -> "1.5s", "200ms", "8.333333333s": as the binary prints a duration. */}}
+{{- define "tenure.duration" -}}
+{{- $n := int64 . -}}
+{{- if or (ge $n 1000000000) (eq $n 0) -}}
+{{- div $n 1000000000 }}{{ include "tenure.fraction" (printf "%09d" (mod $n 1000000000)) }}s
+{{- else -}}
+{{- div $n 1000000 }}{{ include "tenure.fraction" (printf "%06d" (mod $n 1000000)) }}ms
+{{- end -}}
+{{- end -}}
+{{- define "tenure.fraction" -}}
+{{- with regexReplaceAll "0+$" . "" }}.{{ . }}{{ end -}}
+{{- end -}}
+
+{{/* Seconds of (R - P) / 3, the time that one attempt stays alone. */}}
+{{- define "tenure.attemptSeconds" -}}
+{{- $r := include "tenure.millis" .Values.timings.renewDeadline | int64 -}}
+{{- $p := include "tenure.millis" .Values.timings.retryPeriod | int64 -}}
+{{- round (divf (sub $r $p) 3000) 3 -}}
+{{- end -}}
+
+{{/* Refuses what the binary would refuse, with its words, and what only the chart can see. Renders nothing. */}}
+{{- define "tenure.checkValues" -}}
+{{- $v := .Values -}}
+{{- $l := include "tenure.millis" $v.timings.leaseDuration | int64 -}}
+{{- $r := include "tenure.millis" $v.timings.renewDeadline | int64 -}}
+{{- $p := include "tenure.millis" $v.timings.retryPeriod | int64 -}}
+{{- $ld := include "tenure.duration" (mul $l 1000000) -}}
+{{- $rd := include "tenure.duration" (mul $r 1000000) -}}
+{{- $pd := include "tenure.duration" (mul $p 1000000) -}}
+{{- range $flag, $n := dict "--lease-duration" $l "--renew-deadline" $r "--retry-period" $p -}}
+{{- if eq (int64 $n) 0 -}}{{- fail (printf "%s=0s: must be greater than zero" $flag) -}}{{- end -}}
+{{- end -}}
+{{- if ne (mod $l 1000) 0 -}}
+{{- fail (printf "--lease-duration=%s: must be whole seconds (a Lease stores no fractions)" $ld) -}}
+{{- end -}}
+{{- if lt $l 2000 -}}
+{{- fail (printf "--lease-duration=%s: must be at least 2s" $ld) -}}
+{{- end -}}
+{{- if gt $l 2147483647000 -}}
+{{- fail (printf "--lease-duration=%s: must be at most 2147483647s" $ld) -}}
+{{- end -}}
+{{- if gt (mul 6 $r) (mul 5 $l) -}}
+{{- fail (printf "--renew-deadline=%s: 1.2 x --renew-deadline must be at most --lease-duration=%s (allowed: up to %s)" $rd $ld (include "tenure.duration" (div (mul $l 5000000) 6))) -}}
+{{- end -}}
+{{- if ge (mul 6 $p) (mul 5 $r) -}}
+{{- fail (printf "--retry-period=%s: 1.2 x --retry-period must be less than --renew-deadline=%s (allowed: below %s)" $pd $rd (include "tenure.duration" (div (mul $r 5000000) 6))) -}}
+{{- end -}}
+{{- if lt (sub $r $p) 600 -}}
+{{- fail (printf "--retry-period=%s: (--renew-deadline=%s - --retry-period) / 3 must be at least 200ms, room for 3 attempts" $pd $rd) -}}
+{{- end -}}
+{{- if ne $v.drainTimeout "auto" -}}
+{{- $d := include "tenure.millis" $v.drainTimeout | int64 -}}
+{{- $room := sub $v.terminationGracePeriodSeconds 3 -}}
+{{- if gt $d (mul $room 1000) -}}
+{{- fail (printf "--drain-timeout=%s: must leave 3s of terminationGracePeriodSeconds=%d for the release (allowed: up to %ds)" (include "tenure.duration" (mul $d 1000000)) (int $v.terminationGracePeriodSeconds) $room) -}}
+{{- end -}}
+{{- else if lt (int $v.terminationGracePeriodSeconds) 3 -}}
+{{- fail (printf "terminationGracePeriodSeconds=%d: must be at least 3, the time a release may take" (int $v.terminationGracePeriodSeconds)) -}}
+{{- end -}}
+{{- if eq (int $v.ports.api) (int $v.ports.admin) -}}
+{{- fail (printf "ports.admin=%d: must differ from ports.api" (int $v.ports.admin)) -}}
+{{- end -}}
+{{- range $v.extraEnv -}}
+{{- if has .name (list "POD_NAME" "POD_UID") -}}{{- fail (printf "extraEnv: %s is set by the chart" .name) -}}{{- end -}}
+{{- end -}}
+{{- range $key, $_ := $v.lease.annotations -}}
+{{- if hasPrefix "tenure.dev/" $key -}}{{- fail (printf "lease.annotations: %s belongs to the electors" $key) -}}{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,57 @@
+{{/*
+Every public template takes the root context of the chart that includes it: your chart's own `.`, or, when the
+dependency has an alias, `.Subcharts.<alias>`. The values are those of the tenure chart in either case.
+*/}}
+
+{{/* Name of the Lease. */}}
+{{- define "tenure.leaseName" -}}
+{{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
+{{- $name := tpl $.Values.lease.name $ -}}
+{{- if or (gt (len $name) 246) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" $name)) -}}
+{{- fail (printf "lease.name=%q: must be lower-case letters, digits, '-' and '.', at most 246 of them" $name) -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
+{{/* Name of the Role, the RoleBinding and the rest: one set for each Lease. */}}
+{{- define "tenure.fullname" -}}
+{{- include "tenure.leaseName" . }}-tenure
+{{- end -}}
+
+{{/* Service account that your pods must run under. */}}
+{{- define "tenure.serviceAccountName" -}}
+{{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
+{{- $name := tpl $.Values.serviceAccount.name $ -}}
+{{- if not (or $name $.Values.serviceAccount.create) -}}
+{{- fail "serviceAccount.create=false: needs serviceAccount.name, the service account of your pods" -}}
+{{- end -}}
+{{- $name | default (include "tenure.fullname" $) -}}
+{{- end -}}
+
+{{/* Pull secrets, a list for your pod spec. */}}
+{{- define "tenure.imagePullSecrets" -}}
+{{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
+{{- range concat $.Values.global.imagePullSecrets $.Values.image.pullSecrets | uniq }}
+- name: {{ . }}
+{{- end -}}
+{{- end -}}
+
+{{- define "tenure.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/name: tenure
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/component: leader-election
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* (list root image default-tag): a reference by digest, else by tag. */}}
+{{- define "tenure.imageRef" -}}
+{{- $image := index . 1 -}}
+{{- $registry := (index . 0).Values.global.imageRegistry | default $image.registry -}}
+{{- if $registry }}{{ $registry }}/{{ end }}{{ $image.repository -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default (index . 2) }}{{ end -}}
+{{- end -}}

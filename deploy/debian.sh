@@ -1,0 +1,17 @@
+#!/bin/sh
+# Installs Debian packages that are missing; says so where it can't.
+#
+#   deploy/debian.sh PACKAGE…
+set -eu
+missing=
+for package in "$@"; do
+	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
+done
+[ -n "$missing" ] || exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+	echo "needed, and not installed:$missing (this needs root and apt-get)" >&2
+	exit 1
+fi
+apt-get update -qq
+# shellcheck disable=SC2086
+DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null

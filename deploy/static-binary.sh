@@ -1,0 +1,27 @@
+#!/bin/sh
+# Builds the static binary of one architecture, cross-compiled where it is not this machine's.
+#
+#   deploy/static-binary.sh amd64|arm64 OUT     makes OUT/tenure
+#   PROFILE=dev                                 quicker to build, bigger
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+arch=$1 out=$2 profile=${PROFILE:-release}
+case $arch in
+amd64) target=x86_64-unknown-linux-musl gcc=x86_64-linux-gnu-gcc package=gcc ;;
+arm64) target=aarch64-unknown-linux-musl gcc=aarch64-linux-gnu-gcc package=gcc-aarch64-linux-gnu ;;
+*)
+	echo "no such architecture: $arch (amd64 or arm64)" >&2
+	exit 2
+	;;
+esac
+cd "$root"
+command -v "$gcc" >/dev/null || deploy/debian.sh "$package" libc6-dev-"$arch"-cross
+rustup target add "$target" >/dev/null 2>&1 || { echo "rustup cannot add the target $target" >&2; exit 1; }
+# Rust brings musl's start files and a linker; the C compiler only compiles the few C files of `ring`.
+name=$(echo "$target" | tr a-z- A-Z_)
+env "CC_$(echo "$target" | tr - _)=$gcc" "CARGO_TARGET_${name}_LINKER=rust-lld" \
+	cargo build --locked --profile "$profile" --target "$target" --bin tenure
+dir=$profile
+[ "$profile" != dev ] || dir=debug
+mkdir -p "$out"
+install -m 755 "${CARGO_TARGET_DIR:-target}/$target/$dir/tenure" "$out/tenure"
