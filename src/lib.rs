@@ -1,5 +1,8 @@
 //! tenure: leader election for any application, as a sidecar.
 
+pub mod cli;
+pub mod client;
+pub mod config;
 pub mod core;
 pub mod identity;
 pub mod seat;

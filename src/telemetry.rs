@@ -36,8 +36,8 @@ pub struct Log {
 /// # Errors
 /// What is wrong with the text, in words without a line break.
 pub fn parse_filter(text: &str) -> Result<Targets, String> {
-    let given: Targets = text.parse().map_err(|error| {
-        format!("{error}; allowed: error, warn, info, debug, trace, off, or target=level,…")
+    let given: Targets = text.parse().map_err(|_| {
+        "allowed: error, warn, info, debug, trace, off, or target=level, comma-separated".to_owned()
     })?;
     let named: Vec<String> = given.iter().map(|(target, _)| target.to_owned()).collect();
     Ok(QUIET
@@ -48,7 +48,12 @@ pub fn parse_filter(text: &str) -> Result<Targets, String> {
 
 /// Makes this process log. Called once, before anything is logged; a second call changes nothing.
 pub fn init(log: &Log) {
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    // A line that cannot be written is lost: complaining about it on the same broken stderr would
+    // panic, and end a healthy leader.
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .log_internal_errors(false);
     let lines = match log.format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),

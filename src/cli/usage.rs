@@ -1,0 +1,128 @@
+//! Wrong usage as one line: the flag, the value, and what is allowed.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// The exit code of wrong usage.
+pub const EXIT_USAGE: u8 = 2;
+
+/// Why a command line does not run. Displays as one line, without the program's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageError(String);
+
+impl UsageError {
+    /// A value that is not allowed, and why or what is.
+    pub fn value(flag: &str, value: impl fmt::Display, allowed: impl fmt::Display) -> Self {
+        Self::line(&format!("{flag}={value}: {allowed}"))
+    }
+
+    /// A flag that is missing, or means nothing here.
+    pub fn flag(flag: &str, problem: impl fmt::Display) -> Self {
+        Self::line(&format!("{flag}: {problem}"))
+    }
+
+    /// Values come from anywhere: whatever would break the line becomes a space.
+    pub(crate) fn line(text: &str) -> Self {
+        Self(text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+    }
+}
+
+impl fmt::Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+/// What to do instead of running a command.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Print this on stdout, exit code 0: help or version.
+    Tell(String),
+    /// Print this on stderr, exit code [`EXIT_USAGE`].
+    Usage(UsageError),
+}
+
+impl Refusal {
+    pub(super) fn of(error: &clap::Error, argv: &[OsString], command: &clap::Command) -> Self {
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Tell(error.to_string()),
+            kind => Self::Usage(reduce(kind, error, argv, command)),
+        }
+    }
+}
+
+/// clap's several paragraphs as one line, put together from what it knows rather than cut from text.
+fn reduce(
+    kind: ErrorKind,
+    error: &clap::Error,
+    argv: &[OsString],
+    command: &clap::Command,
+) -> UsageError {
+    let text = |kind| context(error, kind).unwrap_or_default();
+    let flag = bare(&text(ContextKind::InvalidArg)).to_owned();
+    match kind {
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            let value = text(ContextKind::InvalidValue);
+            let allowed = std::error::Error::source(error).map_or_else(
+                || match context(error, ContextKind::ValidValue) {
+                    Some(valid) => format!("allowed: {valid}"),
+                    None => "needs a value".into(),
+                },
+                ToString::to_string,
+            );
+            UsageError::value(&flag, value, allowed + &origin(&flag, argv, command))
+        }
+        ErrorKind::UnknownArgument => UsageError::flag(&flag, "unknown; see tenure --help"),
+        ErrorKind::InvalidSubcommand => {
+            let name = text(ContextKind::InvalidSubcommand);
+            UsageError::flag(&name, format_args!("no such command; allowed: {}", names(command)))
+        }
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            UsageError::line(&format!("a command is required; allowed: {}", names(command)))
+        }
+        ErrorKind::MissingRequiredArgument => UsageError::flag(
+            &flag,
+            format_args!("required, or {} in the environment", variable(&flag)),
+        ),
+        ErrorKind::NoEquals => UsageError::flag(&flag, "its value must follow an equals sign"),
+        ErrorKind::TooManyValues => {
+            UsageError::value(&flag, text(ContextKind::InvalidValue), "takes no value")
+        }
+        ErrorKind::ArgumentConflict => UsageError::flag(&flag, "given more than once"),
+        _ => UsageError::line(error.to_string().lines().next().unwrap_or("wrong usage")),
+    }
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) if texts.is_empty() => None,
+        ContextValue::Strings(texts) => Some(texts.join(", ")),
+        other => Some(other.to_string()),
+    }
+}
+
+/// `--lease-duration` of `--lease-duration <DURATION>`, `--dev` of `--dev[=<ROLE>]`.
+fn bare(shown: &str) -> &str {
+    shown.split([' ', '=', '[']).next().unwrap_or(shown)
+}
+
+fn variable(flag: &str) -> String {
+    format!("TENURE_{}", flag.trim_start_matches('-').to_uppercase().replace('-', "_"))
+}
+
+/// Where the value came from, if not from a flag: else nobody would look for it in a manifest.
+fn origin(flag: &str, argv: &[OsString], command: &clap::Command) -> String {
+    let written = argv.iter().any(|arg| bare(&arg.to_string_lossy()) == flag);
+    let name = variable(flag);
+    let read = super::variables(command).iter().any(|(_, known)| *known == name);
+    if written || !read { String::new() } else { format!(" (from {name})") }
+}
+
+fn names(command: &clap::Command) -> String {
+    command.get_subcommands().map(clap::Command::get_name).collect::<Vec<_>>().join(", ")
+}
