@@ -108,6 +108,8 @@ async fn a_token_bound_to_a_pod_is_refused_once_the_pod_is_gone() {
         }
     };
     tokio::time::timeout(LIMIT, refused).await.expect("refused");
+    let audit = cluster.audit().of_namespace(&namespace.name);
+    assert_eq!(audit.count("get", "leases", 401), 1, "{audit:?}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// A finished request, or one whose stream of answers has begun (a watch).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// `system:serviceaccount:NS:NAME` for a service account.
+    /// `system:serviceaccount:NS:NAME` for a service account; empty for a request answered 401.
     pub user: String,
     /// As authorised, but for one case: a PUT that creates stands here as `update` with code 201.
     pub verb: String,
@@ -57,9 +57,11 @@ impl Audit {
 }
 
 /// A watch is told twice, when its answer begins (a refusal too) and when it ends: only the first counts.
+/// A 401 is told by its beginning alone.
 fn parse(line: &str) -> Option<Request> {
     let event: Event = serde_json::from_str(line).expect("a line of the audit log");
-    let wanted = if event.verb == "watch" { "ResponseStarted" } else { "ResponseComplete" };
+    let started_only = event.verb == "watch" || event.response_status.code == 401;
+    let wanted = if started_only { "ResponseStarted" } else { "ResponseComplete" };
     if event.stage != wanted {
         return None;
     }
@@ -92,6 +94,7 @@ struct Event {
 
 #[derive(Deserialize)]
 struct User {
+    #[serde(default)]
     username: String,
 }
 
