@@ -4,6 +4,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod core;
+pub mod embedded;
 pub mod identity;
 pub mod seat;
 pub mod telemetry;
