@@ -10,13 +10,23 @@
 //! No async, no I/O, no clock, no randomness, no Kubernetes types. One [`Elector`] per Lease.
 
 mod answer;
+mod attempts;
+mod campaign;
 mod elector;
 mod event;
 mod lease;
+mod leave;
+mod observe;
 mod options;
+mod requests;
 mod rules;
 mod state;
+mod term;
 mod time;
+mod watching;
+
+#[cfg(test)]
+mod tests;
 
 pub use answer::{Answer, Ask};
 pub use elector::Elector;
