@@ -7,5 +7,6 @@ pub mod core;
 pub mod embedded;
 pub mod identity;
 pub mod seat;
+pub mod shell;
 pub mod telemetry;
 pub mod timing;

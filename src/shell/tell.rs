@@ -1,0 +1,147 @@
+//! What the core tells, for people: one line per change, one at the first failure of a round, one
+//! when it is over. Never a line per attempt.
+
+use std::sync::Arc;
+
+use super::events::{Events, Kind};
+use super::lease_api::{failure_word, verb_word};
+use super::{Observer, Target};
+use crate::core::{Blocked, End, Failure, Tell};
+
+/// Logs, counts and reports.
+#[derive(Debug)]
+pub struct Teller {
+    pub(crate) observer: Arc<dyn Observer>,
+    events: Option<Events>,
+    target: Target,
+    identity: Arc<str>,
+    uid: Option<Arc<str>>,
+}
+
+impl Teller {
+    /// `identity` is our own name on the Lease.
+    #[must_use]
+    pub fn new(
+        target: Target,
+        identity: Arc<str>,
+        observer: Arc<dyn Observer>,
+        events: Option<Events>,
+    ) -> Teller {
+        Teller { observer, events, target, identity, uid: None }
+    }
+
+    /// The uid under which Events regard the Lease.
+    pub(crate) fn see_uid(&mut self, uid: &Arc<str>) {
+        if self.uid.as_ref() != Some(uid) {
+            self.uid = Some(uid.clone());
+        }
+    }
+
+    pub(crate) fn tell(&self, tell: &Tell) {
+        self.observer.tell(tell);
+        self.log(tell);
+        if let (Some(events), Some((kind, note))) = (&self.events, self.event(tell)) {
+            events.emit(kind, note, self.uid.clone());
+        }
+    }
+
+    fn log(&self, tell: &Tell) {
+        let (namespace, lease) = (&*self.target.namespace, &*self.target.name);
+        match tell {
+            Tell::Acquired { epoch, took } => tracing::info!(
+                reason = "acquired",
+                epoch,
+                holder = &*self.identity,
+                ?took,
+                lease,
+                "leader"
+            ),
+            Tell::Draining { epoch } => {
+                tracing::info!(epoch, lease, "giving leadership up: not leader any more");
+            }
+            Tell::Ended { epoch, end, released } => {
+                tracing::info!(reason = end.word(), epoch, released, lease, "term ended");
+            }
+            Tell::HolderChanged { holder, epoch } => {
+                tracing::info!(
+                    reason = "holder_changed",
+                    epoch,
+                    holder = &**holder,
+                    lease,
+                    "following"
+                );
+            }
+            Tell::RenewFailed { failure, left } => {
+                let (class, status) = describe(failure.as_ref());
+                tracing::warn!(class, status, validity_left = ?left, lease, "renewal failed");
+            }
+            Tell::RenewRecovered => tracing::info!(lease, "renewing again"),
+            Tell::Renewed { took } => tracing::debug!(?took, lease, "renewed"),
+            Tell::LeaseDeleted => tracing::warn!(namespace, lease, "the Lease was deleted"),
+            Tell::StoreWentBack { from, to } => tracing::warn!(
+                from = %from.number(), to = %to.number(), lease,
+                "the API server's store went back: a full term is waited"
+            ),
+            Tell::BadAnnotations { count } => {
+                tracing::warn!(count, lease, "unreadable tenure.dev annotations, read as absent");
+            }
+            Tell::Blocked(blocked) => {
+                tracing::warn!(reason = blocked.word(), namespace, lease, "cannot campaign");
+            }
+            Tell::Unblocked => tracing::info!(lease, "can campaign again"),
+            Tell::Denied(verb) => tracing::warn!(
+                verb = rbac_verb(*verb),
+                resource = "leases.coordination.k8s.io",
+                namespace,
+                lease,
+                "forbidden: the Role does not allow it"
+            ),
+            Tell::WatchRestarted => tracing::debug!(lease, "watch restarted"),
+        }
+    }
+
+    fn event(&self, tell: &Tell) -> Option<(Kind, String)> {
+        let me = &*self.identity;
+        Some(match tell {
+            Tell::Acquired { epoch, .. } => {
+                (Kind::LeaderElected, format!("{me} leads with epoch {epoch}"))
+            }
+            Tell::Ended { epoch, end, released } => match end {
+                End::Released | End::AppExited | End::Shutdown => {
+                    let how = if *released { "released" } else { "left to run out" };
+                    let end = end.word();
+                    (
+                        Kind::LeaderReleased,
+                        format!("{me} leads no more ({end}): epoch {epoch} {how}"),
+                    )
+                }
+                End::LostToOther | End::RenewDeadline | End::LeaseDeleted => {
+                    let end = end.word();
+                    (Kind::LeaderLost, format!("{me} lost epoch {epoch} ({end})"))
+                }
+            },
+            Tell::LeaseDeleted => (Kind::LeaseDeleted, format!("seen by {me}")),
+            Tell::Blocked(Blocked::IdentityConflict) => {
+                (Kind::IdentityConflict, format!("another process holds the Lease as {me}"))
+            }
+            Tell::StoreWentBack { from, to } => {
+                let (from, to) = (from.number(), to.number());
+                (Kind::StoreWentBack, format!("from resourceVersion {from} to {to}, seen by {me}"))
+            }
+            _ => return None,
+        })
+    }
+}
+
+fn describe(failure: Option<&Failure>) -> (&'static str, Option<u16>) {
+    // None: no answer yet.
+    failure.map_or(("unknown", None), |failure| (failure_word(failure), failure.status))
+}
+
+/// The verb a Role must allow.
+fn rbac_verb(verb: crate::core::Verb) -> &'static str {
+    match verb {
+        crate::core::Verb::Put => "update",
+        other => verb_word(other),
+    }
+}
