@@ -1,5 +1,5 @@
-//! Puts the commit into the binary: from `TENURE_BUILD_COMMIT` (an image is built without git), else
-//! from git, else `unknown`.
+//! Puts the commit into the binary: from `TENURE_BUILD_COMMIT` (an image is built without git),
+//! else from git, else `unknown`.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-env-changed=TENURE_BUILD_COMMIT");
     println!("cargo::rerun-if-changed=build.rs");
-    // Grows with each commit and checkout; cargo would rebuild each time for a file that is missing.
+    // Grows with each commit and checkout; for a missing file cargo would rebuild each time.
     let log = ".git/logs/HEAD";
     if Path::new(log).exists() {
         println!("cargo::rerun-if-changed={log}");

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::ArgAction::SetTrue;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub mod commands;
@@ -66,7 +67,7 @@ pub struct StatusArgs {
     #[command(flatten)]
     pub url: UrlArg,
     /// Print the answer's body as it came
-    #[arg(long, env = "TENURE_JSON", value_parser = value::boolean, action = clap::ArgAction::SetTrue)]
+    #[arg(long, env = "TENURE_JSON", value_parser = value::boolean, action = SetTrue)]
     pub json: bool,
 }
 
@@ -92,9 +93,9 @@ pub struct ReleaseArgs {
     #[arg(long, env = "TENURE_EPOCH", value_parser = value::epoch, allow_hyphen_values = true)]
     pub epoch: Option<u64>,
     /// This sidecar does not campaign again
-    #[arg(long, env = "TENURE_FINAL", value_parser = value::boolean, action = clap::ArgAction::SetTrue)]
+    #[arg(long, env = "TENURE_FINAL", value_parser = value::boolean, action = SetTrue)]
     pub r#final: bool,
-    /// How long to wait until the Lease is given up
+    /// How long to wait until the Lease is given up, at most 5m
     #[arg(long, env = "TENURE_WAIT", value_parser = value::duration, allow_hyphen_values = true)]
     #[arg(default_value = "10s")]
     pub wait: Duration,

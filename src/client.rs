@@ -55,8 +55,8 @@ impl FromStr for Endpoint {
     }
 }
 
-/// The port of a URL, `Some(None)` where it has none; `None` where what is written is no port (which
-/// [`http::Uri::port`] would tell as none at all).
+/// The port of a URL, `Some(None)` where it has none; `None` where what is written is no port
+/// (which [`http::Uri::port`] would tell as none at all).
 pub(crate) fn port_of(uri: &http::Uri) -> Option<Option<u16>> {
     let authority = uri.authority()?;
     match authority.as_str().strip_prefix(authority.host())? {

@@ -256,8 +256,8 @@ fn identity_of(
         (name, None) => {
             if name.is_some() {
                 warnings.push(
-                    "--pod-name without --pod-uid (POD_UID): a random identity is used, and after a \
-                     restart of this container its own Lease is waited out"
+                    "--pod-name without --pod-uid (POD_UID): a random identity is used, and after \
+                     a restart of this container its own Lease is waited out"
                         .into(),
                 );
             }
@@ -314,7 +314,8 @@ fn checked_max_valid(
     let deadline = timing.renew_deadline();
     if most >= deadline {
         warnings.push(format!(
-            "--max-valid={most:?} has no effect: no answer grants more than --renew-deadline={deadline:?}"
+            "--max-valid={most:?} has no effect: no answer grants more than \
+             --renew-deadline={deadline:?}"
         ));
     }
     Ok(most)

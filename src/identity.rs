@@ -63,12 +63,12 @@ impl Identity {
         }
     }
 
-    /// Whether a record with this identity and another incarnation, found in the first read, is that
-    /// of a dead predecessor, to be taken over at once [F6].
+    /// Whether a record with this identity and another incarnation, found in the first read, is
+    /// that of a dead predecessor, to be taken over at once [F6].
     ///
     /// Only for a pod's own identity; only if no living process shares it (`claim` was bound); and
-    /// only if the service-account token, where it tells its pod, tells this one: two pods that were
-    /// given one uid by hand differ there.
+    /// only if the service-account token, where it tells its pod, tells this one: two pods that
+    /// were given one uid by hand differ there.
     #[must_use]
     pub fn takes_over(&self, claim: &Claim, token: Option<&str>) -> bool {
         let Self::Pod { uid, .. } = self else { return false };
@@ -135,8 +135,8 @@ pub fn new_incarnation() -> io::Result<String> {
 }
 
 /// The pod uid that a service-account token names, `None` where it names none (an opaque token, one
-/// not bound to a pod). The signature is not looked at: it is our own token, and only read to notice
-/// that we are not who we think we are.
+/// not bound to a pod). The signature is not looked at: it is our own token, and only read to
+/// notice that we are not who we think we are.
 fn pod_uid_claim(token: &str) -> Option<String> {
     use base64::Engine as _;
     let payload = token.trim().split('.').nth(1)?;

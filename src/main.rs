@@ -78,8 +78,8 @@ fn wrong_usage(error: &cli::UsageError) -> ExitCode {
     ExitCode::from(cli::EXIT_USAGE)
 }
 
-/// A broken invariant ends the process at once, in every build: others lead as soon as the term runs
-/// out, which is the safe side. Logged first, in the format of all other lines.
+/// A broken invariant ends the process at once, in every build: others lead as soon as the term
+/// runs out, which is the safe side. Logged first, in the format of all other lines.
 fn abort_on_panic(info: &std::panic::PanicHookInfo<'_>) {
     if tracing::dispatcher::has_been_set() {
         let place = info.location().map(ToString::to_string).unwrap_or_default();

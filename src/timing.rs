@@ -1,7 +1,7 @@
 //! The three times of an election and the inequalities between them.
 //!
-//! A [`Timing`] that exists is sound: every rule of the protocol that mentions L, R, P or T may rely
-//! on it without looking again. All comparisons are on whole nanoseconds in `u128`, so neither
+//! A [`Timing`] that exists is sound: every rule of the protocol that mentions L, R, P or T may
+//! rely on it without looking again. All comparisons are on whole nanoseconds in `u128`, so neither
 //! rounding nor overflow can let a broken combination through.
 
 use std::fmt;
@@ -106,7 +106,8 @@ impl Default for Timing {
     }
 }
 
-/// The inequality that is broken, with the values that break it. Displays as one line that names the flags.
+/// The inequality that is broken, with the values that break it. Displays as one line that names
+/// the flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimingError {
     /// One of the three is zero.
@@ -143,20 +144,20 @@ impl fmt::Display for TimingError {
             }
             Self::RenewDeadlineTooLong { lease_duration: l, renew_deadline: r } => write!(
                 f,
-                "--renew-deadline={r:?}: 1.2 x --renew-deadline must be at most --lease-duration={l:?} \
-                 (allowed: up to {:?})",
+                "--renew-deadline={r:?}: 1.2 x --renew-deadline must be at most \
+                 --lease-duration={l:?} (allowed: up to {:?})",
                 l * 5 / 6
             ),
             Self::RetryPeriodTooLong { renew_deadline: r, retry_period: p } => write!(
                 f,
-                "--retry-period={p:?}: 1.2 x --retry-period must be less than --renew-deadline={r:?} \
-                 (allowed: below {:?})",
+                "--retry-period={p:?}: 1.2 x --retry-period must be less than \
+                 --renew-deadline={r:?} (allowed: below {:?})",
                 r * 5 / 6
             ),
             Self::NoRoomForAttempts { renew_deadline: r, retry_period: p } => write!(
                 f,
-                "--retry-period={p:?}: (--renew-deadline={r:?} - --retry-period) / 3 must be at least \
-                 {MIN_ATTEMPT_TIMEOUT:?}, room for {ATTEMPTS} attempts"
+                "--retry-period={p:?}: (--renew-deadline={r:?} - --retry-period) / 3 must be at \
+                 least {MIN_ATTEMPT_TIMEOUT:?}, room for {ATTEMPTS} attempts"
             ),
         }
     }

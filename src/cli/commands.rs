@@ -18,8 +18,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// The longest `wait` that is asked of the server; a longer one is cut to it.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
-/// `/is-leader`, not `/leader`: whoever reads only an exit code sees no length, and the sidecar must
-/// know that it granted all it has.
+/// `/is-leader`, not `/leader`: whoever reads only an exit code sees no length, and the sidecar
+/// must know that it granted all it has.
 const TARGET: &str = "/is-leader";
 
 /// What `tenure wait` waits for.

@@ -55,7 +55,7 @@ impl Refusal {
     }
 }
 
-/// clap's several paragraphs as one line, put together from what it knows rather than cut from text.
+/// clap's several paragraphs as one line, made of what it knows rather than cut from its text.
 fn reduce(
     kind: ErrorKind,
     error: &clap::Error,
