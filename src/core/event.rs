@@ -156,7 +156,7 @@ pub enum Tell {
         /// Whether the Lease was given up in the API server, so that others need not wait.
         released: bool,
     },
-    /// Another holder than the last one seen.
+    /// Another holder than the last one seen, ourselves included; not told of the first read.
     HolderChanged {
         holder: Arc<str>,
         epoch: Option<u64>,

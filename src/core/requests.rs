@@ -21,7 +21,6 @@ impl<B: Clone> Elector<B> {
         self.read_wanted = false;
         self.read_pace.done(now.mono);
         self.watch.must_read = false;
-        self.seen.refuted = false;
         self.release_is_sure();
         for read in std::mem::take(&mut self.reads) {
             self.actions.push_back(Action::Cancel { id: read.id });
@@ -38,6 +37,7 @@ impl<B: Clone> Elector<B> {
             ReadOutcome::Absent => self.vanished(now),
             ReadOutcome::Failed(_) => {}
         }
+        self.seen.refuted = false;
     }
 
     /// A record with our name in the first read was left by a process of this pod that is dead,
@@ -65,13 +65,10 @@ impl<B: Clone> Elector<B> {
                 self.denied.put = false;
                 self.writes.list.remove(at);
                 if self.is_newest(&attempt) {
-                    // The read that follows sets the pace.
                     self.seen.refuted = attempt.base.is_some();
                     self.read_wanted = true;
-                    self.writes.pace.failed(id, now.mono, Duration::ZERO);
-                } else {
-                    self.writes.pace.failed(id, attempt.sent, self.usual_wait());
                 }
+                self.writes.pace.failed(id, attempt.sent, self.usual_wait());
             }
             WriteOutcome::Failed(failure) => {
                 if failure.class == FailureClass::Refused {
@@ -116,6 +113,8 @@ impl<B: Clone> Elector<B> {
         let old_uid = self.seen.record().map(|record| record.uid.clone());
         let bad = object.record.bad_annotations;
         let resume = object.record.version;
+        let first = !self.seen.read;
+        let refuted = self.seen.refuted;
         let verdict = self.seen.accept(now.mono, object, source, self.options.rules);
         match verdict {
             Verdict::Unordered | Verdict::Old => return,
@@ -136,7 +135,11 @@ impl<B: Clone> Elector<B> {
         if old_uid.is_some_and(|uid| uid != record.uid) {
             self.tell(Tell::LeaseDeleted);
         }
-        self.note_holder(&record);
+        if refuted {
+            // What stood in the way of the last write is known: the next may go out at once.
+            self.writes.pace.next_at = now.mono;
+        }
+        self.note_holder(&record, first);
         let write = self.settle(&record);
         if self.term.is_some() {
             self.observed_in_term(now, write);
@@ -181,7 +184,7 @@ impl<B: Clone> Elector<B> {
         write
     }
 
-    pub(super) fn note_holder(&mut self, record: &Record) {
+    pub(super) fn note_holder(&mut self, record: &Record, first: bool) {
         let Some(holder) = record.somebody() else { return };
         let seen_before = self.last_holder.is_some();
         if *holder != self.options.identity {
@@ -192,7 +195,9 @@ impl<B: Clone> Elector<B> {
         }
         if self.last_holder.as_ref() != Some(holder) {
             self.last_holder = Some(holder.clone());
-            self.tell(Tell::HolderChanged { holder: holder.clone(), epoch: record.epoch });
+            if !first {
+                self.tell(Tell::HolderChanged { holder: holder.clone(), epoch: record.epoch });
+            }
         }
     }
 
