@@ -8,6 +8,9 @@ use http::{HeaderValue, Method, StatusCode};
 
 use super::{ReleaseArgs, StatusArgs, UrlArg, WaitArgs};
 use crate::client::{Answer, Call, CallError, Endpoint, LeaderBody};
+use crate::core::Mono;
+use crate::seat::Clock as _;
+use crate::shell::clock::SystemClock;
 
 /// What a local, unhurried answer may take at most.
 const CALL_BOUND: Duration = Duration::from_secs(5);
@@ -63,35 +66,29 @@ impl Goal {
     }
 }
 
-/// An answer, and when it was asked for (on [`boottime`]): a grant counts from there.
+/// An answer, and when it was asked for (by [`now`]): a grant counts from there.
 struct Told {
-    asked: Duration,
+    asked: Mono,
     raw: Answer,
     body: LeaderBody,
 }
 
 impl Told {
     fn leads(&self) -> bool {
-        boottime() < self.leads_until()
+        now() < self.leads_until()
     }
 
     /// When this grant is over; `asked` itself where there is none.
-    fn leads_until(&self) -> Duration {
+    fn leads_until(&self) -> Mono {
         let granted = self.body.waited_ms.saturating_add(self.body.valid_for_ms);
         let granted = Duration::from_millis(if self.body.leader { granted } else { 0 });
-        self.asked.saturating_add(granted)
+        self.asked + granted
     }
 }
 
-/// Time since this machine's boot, suspended time included: a grant goes on lapsing in it.
-fn boottime() -> Duration {
-    use rustix::time::{ClockId, clock_gettime};
-    #[cfg(target_os = "linux")]
-    const CLOCK: ClockId = ClockId::Boottime;
-    // Suspended time is not counted: good enough for the laptops that this is tried on.
-    #[cfg(not(target_os = "linux"))]
-    const CLOCK: ClockId = ClockId::Monotonic;
-    clock_gettime(CLOCK).try_into().unwrap_or_default()
+/// By the clock that counts suspended time: a grant goes on lapsing in it.
+fn now() -> Mono {
+    SystemClock.now().mono
 }
 
 /// No usable answer.
@@ -103,7 +100,7 @@ enum Untold {
 }
 
 async fn ask(url: &Endpoint, query: &str, bound: Duration) -> Result<Told, Untold> {
-    let asked = boottime();
+    let asked = now();
     let answer = Call::get(&format!("{TARGET}{query}")).send(url, bound).await;
     let raw = answer.map_err(|error| Untold::NotYet(error.to_string()))?;
     if matches!(raw.status, StatusCode::OK | StatusCode::SERVICE_UNAVAILABLE)
@@ -154,17 +151,16 @@ fn summary(body: &LeaderBody, leads: bool) -> String {
 /// Exit code 0 when it is so, 1 when the time is over, 2 where no asking would ever tell.
 pub async fn wait(args: WaitArgs) -> ExitCode {
     let WaitArgs { url: UrlArg { url }, goal, timeout } = args;
-    let end = timeout.map(|timeout| boottime().saturating_add(timeout));
+    let end = timeout.map(|timeout| now() + timeout);
     let mut told: Option<Told> = None;
     let mut last = "was not asked".to_owned();
     loop {
-        let now = boottime();
-        let left = end.map_or(Duration::MAX, |end| end.saturating_sub(now));
+        let left = end.map_or(Duration::MAX, |end| end.since(now()));
         if left.is_zero() {
             eprintln!("tenure: --timeout={:?} is over: {url} {last}", timeout.unwrap_or_default());
             return ExitCode::FAILURE;
         }
-        let (query, bound) = next_poll(&goal, told.as_ref(), now, left);
+        let (query, bound) = next_poll(&goal, told.as_ref(), left);
         match ask(&url, &query, bound).await {
             Ok(new) => {
                 last = format!("says {}", summary(&new.body, new.leads()));
@@ -205,7 +201,7 @@ fn next_poll(
     let bound = left.min(held + CALL_BOUND);
     let Some(told) = told else { return (String::new(), left.min(CALL_BOUND)) };
     let query = format!("?wait={}ms&after={}", held.as_millis(), told.body.version);
-    let granted = told.leads_until().saturating_sub(now);
+    let granted = told.leads_until().since(now());
     match goal {
         Goal::NotLeader if !granted.is_zero() => (query, bound.min(granted)),
         _ => (query, bound),
