@@ -191,12 +191,7 @@ pub async fn wait(args: WaitArgs) -> ExitCode {
 
 /// The query of the next poll and the bound on it. Whoever waits for the end of leadership does not
 /// wait for an answer beyond the grant: silence ends it.
-fn next_poll(
-    goal: &Goal,
-    told: Option<&Told>,
-    now: Duration,
-    left: Duration,
-) -> (String, Duration) {
+fn next_poll(goal: &Goal, told: Option<&Told>, left: Duration) -> (String, Duration) {
     let held = left.min(POLL);
     let bound = left.min(held + CALL_BOUND);
     let Some(told) = told else { return (String::new(), left.min(CALL_BOUND)) };
