@@ -208,12 +208,16 @@ pub(super) fn validate_lease(name: &str, lease: &Value) -> Outcome<()> {
 
 fn validate_metadata(metadata: &Value) -> Vec<BadField> {
     let mut bad = Vec::new();
-    if let Some(name) = metadata["name"].as_str()
-        && !is_dns_subdomain(name)
-    {
-        let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
-                   characters, '-' or '.', and must start and end with an alphanumeric character";
-        bad.push(BadField::invalid("metadata.name", &name.into(), why));
+    let name = metadata["name"].as_str();
+    // Of a prefix only a dash at its end is forgiven: something follows it.
+    let prefix = metadata["generateName"].as_str().map(|prefix| (prefix, "metadata.generateName"));
+    for (sent, field) in name.map(|name| (name, "metadata.name")).into_iter().chain(prefix) {
+        let shape = if field == "metadata.name" { sent } else { sent.trim_end_matches('-') };
+        if !is_dns_subdomain(shape) {
+            let why = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+                       characters, '-' or '.', and must start and end with an alphanumeric character";
+            bad.push(BadField::invalid(field, &sent.into(), why));
+        }
     }
     if let Some(annotations) = metadata["annotations"].as_object() {
         let bytes: usize =
@@ -244,7 +248,7 @@ pub(super) fn validate_event(namespace: &str, event: &mut Value) -> Outcome<()> 
     const SHORT_LIMIT_BYTES: usize = 128;
     const NOTE_LIMIT_BYTES: usize = 1024;
     let name = event["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let mut bad = Vec::new();
+    let mut bad = validate_metadata(&event["metadata"]);
     match event["eventTime"].as_str().map(normalize_micro_time) {
         Some(time) => event["eventTime"] = time?.into(),
         None => bad.push(BadField::required("eventTime", "")),

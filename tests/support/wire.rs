@@ -1,7 +1,9 @@
 //! Raw HTTP through a `kube::Client`, and the API servers a check runs against.
 
 use std::any::Any;
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
@@ -27,6 +29,8 @@ pub(crate) struct Target {
     pub(crate) refused: kube::Client,
     /// An existing namespace.
     pub(crate) namespace: String,
+    /// Makes the server forget the history of watches up to now.
+    pub(crate) forget: Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>,
     /// What must live as long as the target: the server, its processes.
     pub(crate) _keep: Box<dyn Any + Send + Sync>,
 }
