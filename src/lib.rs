@@ -1,11 +1,13 @@
 //! tenure: leader election for any application, as a sidecar.
 
+pub mod api;
 pub mod cli;
 pub mod client;
 pub mod config;
 pub mod core;
 pub mod embedded;
 pub mod identity;
+pub mod metrics;
 pub mod seat;
 pub mod shell;
 pub mod telemetry;
