@@ -88,6 +88,7 @@ const CHECKS: &[(&str, Check)] = checks![
     put_with_another_uid_conflicts,
     put_with_a_stale_version_conflicts,
     put_without_a_version_is_invalid,
+    a_version_that_is_no_number_is_an_error,
     put_that_changes_nothing_keeps_the_version,
     put_keeps_what_belongs_to_others,
     put_takes_the_released_form,
@@ -117,6 +118,7 @@ const CHECKS: &[(&str, Check)] = checks![
     watch_replays_from_a_version,
     watch_of_the_future_is_silent,
     watch_ends_at_its_timeout,
+    watch_list_needs_its_match,
     watch_list_ends_with_a_bookmark,
     access_reviews_answer,
     events_are_taken_and_checked,
@@ -200,6 +202,21 @@ async fn put_with_a_stale_version_conflicts(t: &Target) {
     assert_eq!(status["details"]["kind"], "leases");
     // Also where the stale write would change nothing.
     t.put("put-stale", &first).await.is(409, "Conflict");
+}
+
+async fn a_version_that_is_no_number_is_an_error(t: &Target) {
+    let made = t.create("put-odd").await;
+    for odd in ["abc", "-1", "99999999999999999999999"] {
+        t.put("put-odd", &with(&made, "/metadata/resourceVersion", odd)).await.is(500, "");
+        let new = with(&lease("put-odd-new"), "/metadata/resourceVersion", odd);
+        t.put("put-odd-new", &new).await.is(500, "");
+    }
+    let get = format!("{}?resourceVersion=abc", t.path("put-odd"));
+    t.json(Method::GET, &get, &Value::Null).await.is(500, "");
+    let list = format!("{}?resourceVersion=abc", t.leases());
+    t.json(Method::GET, &list, &Value::Null).await.is(400, "BadRequest");
+    let watch = t.watch("put-odd", "&resourceVersion=abc").await;
+    watch.err().expect("refused").is(500, "");
 }
 
 async fn put_without_a_version_is_invalid(t: &Target) {
@@ -344,6 +361,10 @@ async fn times_have_six_digits(t: &Target) {
         "2026-01-01T00:00:00Z",
         "2026-01-01T00:00:00.123Z",
         "2026-01-01T00:00:00.123456789Z",
+        "2026-12-31T23:59:60.000000Z",
+        "2026-02-30T00:00:00.000000Z",
+        "2026-01-01T00:00:00.000000+0100",
+        "2026-01-01T00:00:00.000000",
         "2026-01-01",
         "",
     ];
@@ -355,9 +376,18 @@ async fn times_have_six_digits(t: &Target) {
     let offset = with(&sent, "/spec/renewTime", "2026-01-01T01:00:00.123456+01:00");
     let made = t.put("times", &offset).await.ok(201);
     assert_eq!(made["spec"]["renewTime"], "2026-01-01T00:00:00.123456Z");
-    let zero = with(&made, "/spec/renewTime", "2026-01-01T00:00:00.000000Z");
-    let written = t.put("times", &zero).await.ok(200);
-    assert_eq!(written["spec"]["renewTime"], "2026-01-01T00:00:00.000000Z");
+    let taken = [
+        ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:00.000000Z".into()),
+        ("2026-01-01T00:00:00,000001-00:30", "2026-01-01T00:30:00.000001Z".into()),
+        ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z".into()),
+        // Go's zero time.
+        ("0001-01-01T00:00:00.000000Z", Value::Null),
+    ];
+    let mut base = made;
+    for (sent, answered) in taken {
+        base = t.put("times", &with(&base, "/spec/renewTime", sent)).await.ok(200);
+        assert_eq!(base["spec"]["renewTime"], answered, "{sent}");
+    }
 }
 
 async fn unknown_fields_and_nulls_are_dropped(t: &Target) {

@@ -1,6 +1,8 @@
 //! What the real server's decoder and validation make of the JSON of a Lease or an Event.
 
-use k8s_openapi::jiff::{Timestamp, fmt::strtime};
+use k8s_openapi::jiff::ToSpan;
+use k8s_openapi::jiff::civil::DateTime;
+use k8s_openapi::jiff::fmt::strtime;
 use serde_json::{Map, Value};
 
 use super::status::{BadField, GROUP, Outcome, bad_request, invalid};
@@ -136,7 +138,10 @@ fn decode_spec(spec: Option<Value>, keep: KeepFields) -> Outcome<Map<String, Val
             }
             "acquireTime" | "renewTime" => {
                 let text = value.as_str().ok_or_else(|| wrong_type(&value, &place, "string"))?;
-                normalize_micro_time(text)?.into()
+                match normalize_micro_time(text)? {
+                    time if time == ZERO_TIME => Value::Null,
+                    time => time.into(),
+                }
             }
             "strategy" | "preferredHolder" if !value.is_string() => {
                 return Err(wrong_type(&value, &place, "string"));
@@ -151,7 +156,11 @@ fn decode_spec(spec: Option<Value>, keep: KeepFields) -> Outcome<Map<String, Val
     Ok(known)
 }
 
-/// `2006-01-02T15:04:05.000000Z07:00`, to UTC.
+/// Go's zero time, which the real server takes and answers as null.
+const ZERO_TIME: &str = "0001-01-01T00:00:00.000000Z";
+
+/// `2006-01-02T15:04:05.000000Z07:00`, to UTC. Civil time, because the real server knows the years
+/// 0 to 9999 to their ends and no leap seconds.
 ///
 /// # Errors
 /// 400 unless there are exactly six fraction digits.
@@ -162,21 +171,36 @@ pub(super) fn normalize_micro_time(text: &str) -> Outcome<String> {
             "parsing time \"{text}\" as \"{LAYOUT}\": cannot parse \"{rest}\" as \".000000\""
         ))
     };
-    let bytes = text.as_bytes();
     let (Some(head), Some(rest)) = (text.get(..19), text.get(19..)) else {
         return Err(refuse(text));
     };
     let digits = rest.get(1..).map_or(0, |r| r.bytes().take_while(u8::is_ascii_digit).count());
-    let shape = bytes[10] == b'T' && !head.contains(['.', ',']) && rest.starts_with('.');
-    if !shape || digits != 6 {
+    let shape = head.as_bytes()[10] == b'T' && !head.contains(['.', ',']) && !head.ends_with("60");
+    if !shape || digits != 6 || !rest.starts_with(['.', ',']) {
         return Err(refuse(rest));
     }
-    let zone = &rest[7..];
-    if zone != "Z" && !(zone.len() == 6 && zone.as_bytes()[3] == b':') {
-        return Err(refuse(rest));
+    let local: DateTime = format!("{head}.{}", &rest[1..7]).parse().map_err(|_| refuse(rest))?;
+    let offset = offset_minutes(&rest[7..]).ok_or_else(|| refuse(rest))?;
+    let utc = local.checked_sub(offset.minutes()).map_err(|_| refuse(rest))?;
+    strtime::format("%Y-%m-%dT%H:%M:%S%.6fZ", utc).map_err(|_| refuse(rest))
+}
+
+/// `Z`, `+01:00`, `-00:30`.
+fn offset_minutes(zone: &str) -> Option<i64> {
+    if zone == "Z" {
+        return Some(0);
     }
-    let at: Timestamp = text.parse().map_err(|_| refuse(rest))?;
-    strtime::format("%Y-%m-%dT%H:%M:%S%.6fZ", at).map_err(|_| refuse(rest))
+    let sign = match zone.get(..1)? {
+        "+" => 1,
+        "-" => -1,
+        _ => return None,
+    };
+    let (hours, minutes) = zone.get(1..)?.split_once(':')?;
+    let number = |text: &str, limit: i64| {
+        let digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|number: &i64| digits && *number <= limit)
+    };
+    Some(sign * (number(hours, 24)? * 60 + number(minutes, 59)?))
 }
 
 /// The rules the real server has for a decoded Lease.

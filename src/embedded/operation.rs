@@ -101,12 +101,15 @@ fn key_of(call: &Call) -> Key {
     )
 }
 
-/// The resourceVersion asked for, none for "the newest" (absent) or "any" (0).
+/// The resourceVersion asked for, none for "the newest" (absent) or "any" (0). One that is no number
+/// is the caller's mistake in a list, and an internal error elsewhere.
 fn asked_version(call: &Call) -> Outcome<Option<u64>> {
     match call.query.get("resourceVersion").map(String::as_str) {
         None | Some("" | "0") => Ok(None),
         Some(text) => text.parse().map(Some).map_err(|_| {
-            status::bad_request(format!("resourceVersion: Invalid value: \"{text}\""))
+            let why = format!("resourceVersion: Invalid value: \"{text}\"");
+            let list = call.verb == Verb::List;
+            if list { status::bad_request(why) } else { status::internal(why) }
         }),
     }
 }
@@ -316,6 +319,7 @@ fn watch(shared: &Arc<Shared>, call: &Call) -> Outcome<Reply> {
     {
         let state = shared.lock();
         authorize(&state, call, "watch", GROUP, LEASES)?;
+        check_initial_events(call, call.query.contains_key("sendInitialEvents"))?;
         if state.watches.len() >= shared.options.limits.watches {
             return Err(status::internal("the embedded API holds no more watches"));
         }
@@ -331,4 +335,16 @@ fn watch(shared: &Arc<Shared>, call: &Call) -> Outcome<Reply> {
     };
     let faults = (call.watch.as_slice(), call.tampers.clone());
     Ok(Reply::Watch(Box::new(WatchStream::open(shared, &call.caller, query, faults))))
+}
+
+/// `sendInitialEvents` and `resourceVersionMatch=NotOlderThan` are asked for together or not at all.
+fn check_initial_events(call: &Call, initial_events: bool) -> Outcome<()> {
+    let matching = call.query.get("resourceVersionMatch").map_or("", String::as_str);
+    let wanted = if initial_events { "NotOlderThan" } else { "" };
+    if matching == wanted {
+        return Ok(());
+    }
+    let why = "goes with `sendInitialEvents`, and must be `NotOlderThan`";
+    let bad = status::BadField::invalid("resourceVersionMatch", &matching.into(), why);
+    Err(status::invalid("meta.k8s.io", "ListOptions", "", &[bad]))
 }

@@ -194,6 +194,11 @@ impl Store {
     ) -> Outcome<Written> {
         let lease = decode_lease(body, self.keep)?;
         let stored = self.get(key);
+        if let Some(sent) = lease["metadata"]["resourceVersion"].as_str()
+            && sent.parse::<u64>().is_err()
+        {
+            return Err(status::internal(format!("invalid resource version \"{sent}\"")));
+        }
         if let Some(sent) = lease["metadata"]["uid"].as_str() {
             let uid = stored.as_ref().map_or("", |o| o["metadata"]["uid"].as_str().unwrap_or(""));
             if sent != uid {
@@ -209,9 +214,6 @@ impl Store {
         };
         match lease["metadata"]["resourceVersion"].as_str() {
             None | Some("0") => return Err(status::version_required(&key.name)),
-            Some(sent) if sent.parse::<u64>().is_err() => {
-                return Err(status::internal(format!("invalid resource version \"{sent}\"")));
-            }
             Some(sent) if Some(sent) != stored["metadata"]["resourceVersion"].as_str() => {
                 return Err(status::conflict(&key.name));
             }

@@ -85,6 +85,18 @@ pub(crate) async fn watch_ends_at_its_timeout(t: &Target) {
     timeout(Duration::from_secs(20), end).await.expect("the end of the watch");
 }
 
+pub(crate) async fn watch_list_needs_its_match(t: &Target) {
+    let queries = [
+        "&sendInitialEvents=true",
+        "&sendInitialEvents=true&resourceVersionMatch=Exact",
+        "&resourceVersionMatch=NotOlderThan",
+    ];
+    for query in queries {
+        let refused = t.watch("any", query).await.err();
+        refused.unwrap_or_else(|| panic!("{query} was taken")).is(422, "Invalid");
+    }
+}
+
 pub(crate) async fn watch_list_ends_with_a_bookmark(t: &Target) {
     let query =
         "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
