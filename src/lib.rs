@@ -10,5 +10,6 @@ pub mod identity;
 pub mod metrics;
 pub mod seat;
 pub mod shell;
+pub mod sidecar;
 pub mod telemetry;
 pub mod timing;

@@ -37,13 +37,7 @@ fn sidecar(config: Config) -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    on_this_thread(run(config))
-}
-
-/// Stands here until the elector's process is part of the crate.
-async fn run(config: Config) -> ExitCode {
-    tracing::error!(lease = config.lease.name, "this build has no elector yet");
-    ExitCode::FAILURE
+    on_this_thread(tenure::sidecar::run(config))
 }
 
 /// A command that asks the sidecar and ends.

@@ -16,8 +16,9 @@ use serde_json::Value;
 use super::lease_json;
 use super::transport::Connect;
 use crate::core::{
-    Failure, FailureClass, Mark, Observed, Purpose, ReadOutcome, Rules, Verb, Write, WriteOutcome,
+    Failure, FailureClass, Mark, Observed, Purpose, ReadOutcome, Rules, Write, WriteOutcome,
 };
+use crate::metrics::Outcome;
 use crate::seat::Base;
 
 /// An API server keeps no object larger than 1.5 MiB; this leaves room for other formatting.
@@ -230,42 +231,37 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-/// The word for a metric.
-#[must_use]
-pub fn read_word(outcome: &ReadOutcome<Base>) -> &'static str {
+/// The class of a read's outcome.
+pub(crate) fn read_class(outcome: &ReadOutcome<Base>) -> Outcome {
     match outcome {
-        ReadOutcome::Found(_) => "done",
-        ReadOutcome::Absent => "absent",
-        ReadOutcome::Failed(failure) => failure_word(failure),
+        ReadOutcome::Found(_) => Outcome::Done,
+        ReadOutcome::Absent => Outcome::Absent,
+        ReadOutcome::Failed(failure) => failure_class(failure),
     }
 }
 
-/// The word for a metric.
-#[must_use]
-pub fn write_word(outcome: &WriteOutcome<Base>) -> &'static str {
+/// The class of a write's outcome.
+pub(crate) fn write_class(outcome: &WriteOutcome<Base>) -> Outcome {
     match outcome {
-        WriteOutcome::Done { .. } => "done",
-        WriteOutcome::Conflict => "conflict",
-        WriteOutcome::Failed(failure) => failure_word(failure),
+        WriteOutcome::Done { .. } => Outcome::Done,
+        WriteOutcome::Conflict => Outcome::Conflict,
+        WriteOutcome::Failed(failure) => failure_class(failure),
     }
 }
 
-/// The word for a metric, and for a log line.
-#[must_use]
-pub const fn failure_word(failure: &Failure) -> &'static str {
+/// The class of a failure.
+pub(crate) const fn failure_class(failure: &Failure) -> Outcome {
+    match failure.class {
+        FailureClass::Refused => Outcome::Refused,
+        FailureClass::Unknown => Outcome::Unknown,
+    }
+}
+
+/// The word of a failure's class, for a log line.
+pub(crate) const fn failure_word(failure: &Failure) -> &'static str {
     match failure.class {
         FailureClass::Refused => "refused",
         FailureClass::Unknown => "unknown",
-    }
-}
-
-/// The word for a metric, and for a log line.
-#[must_use]
-pub const fn verb_word(verb: Verb) -> &'static str {
-    match verb {
-        Verb::Get => "get",
-        Verb::Put => "put",
-        Verb::Watch => "watch",
     }
 }
 

@@ -27,6 +27,7 @@ use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use crate::core::{
     Action, Event, Mono, ReadOutcome, RequestId, Tell, Verb, WatchEvent, WriteOutcome,
 };
+use crate::metrics::Outcome;
 use crate::seat::{Base, Seat};
 
 pub use events::Events;
@@ -45,8 +46,8 @@ const WATCH_QUEUE: usize = 16;
 pub trait Observer: Send + Sync + fmt::Debug {
     /// The loop turns.
     fn beat(&self, now: Mono);
-    /// A request on the Lease has ended: done, conflict, absent, refused or unknown.
-    fn request(&self, verb: Verb, outcome: &'static str);
+    /// A request on the Lease has ended.
+    fn request(&self, verb: Verb, outcome: Outcome);
     /// The core has something to tell.
     fn tell(&self, tell: &Tell);
     /// The access self-check found that these verbs of RBAC are missing, on leases.
@@ -59,7 +60,7 @@ pub struct NoObserver;
 
 impl Observer for NoObserver {
     fn beat(&self, _: Mono) {}
-    fn request(&self, _: Verb, _: &'static str) {}
+    fn request(&self, _: Verb, _: Outcome) {}
     fn tell(&self, _: &Tell) {}
     fn access(&self, _: &[&'static str]) {}
 }
@@ -89,7 +90,7 @@ impl Drop for Task {
     }
 }
 
-enum Outcome {
+enum Answered {
     Read(ReadOutcome<Base>),
     Write(WriteOutcome<Base>),
 }
@@ -107,7 +108,7 @@ pub struct Driver {
 
 #[derive(Default)]
 struct Requests {
-    tasks: JoinSet<(RequestId, Outcome)>,
+    tasks: JoinSet<(RequestId, Answered)>,
     open: HashMap<RequestId, (Verb, AbortHandle)>,
 }
 
@@ -169,7 +170,7 @@ impl Driver {
         }
     }
 
-    fn answered(&mut self, ended: Result<(RequestId, Outcome), tokio::task::JoinError>) {
+    fn answered(&mut self, ended: Result<(RequestId, Answered), tokio::task::JoinError>) {
         let (id, outcome) = match ended {
             Ok(ended) => ended,
             Err(error) => match error.try_into_panic() {
@@ -181,15 +182,15 @@ impl Driver {
         // One that was cancelled in the moment it was answered is of no more interest.
         let Some((verb, _)) = self.requests.open.remove(&id) else { return };
         let event = match outcome {
-            Outcome::Read(outcome) => {
-                self.teller.observer.request(verb, lease_api::read_word(&outcome));
+            Answered::Read(outcome) => {
+                self.teller.observer.request(verb, lease_api::read_class(&outcome));
                 if let ReadOutcome::Found(observed) = &outcome {
                     self.teller.see_uid(&observed.record.uid);
                 }
                 Event::Read { id, outcome }
             }
-            Outcome::Write(outcome) => {
-                self.teller.observer.request(verb, lease_api::write_word(&outcome));
+            Answered::Write(outcome) => {
+                self.teller.observer.request(verb, lease_api::write_class(&outcome));
                 if let WriteOutcome::Done { object, .. } = &outcome {
                     self.teller.see_uid(&object.record.uid);
                 }
@@ -204,9 +205,9 @@ impl Driver {
             return;
         }
         let outcome = match &event {
-            WatchEvent::Opened => Some("done"),
-            WatchEvent::Gone => Some("refused"),
-            WatchEvent::Failed(failure) => Some(lease_api::failure_word(failure)),
+            WatchEvent::Opened => Some(Outcome::Done),
+            WatchEvent::Gone => Some(Outcome::Refused),
+            WatchEvent::Failed(failure) => Some(lease_api::failure_class(failure)),
             WatchEvent::Object(observed) => {
                 self.teller.see_uid(&observed.record.uid);
                 None
@@ -224,11 +225,11 @@ impl Driver {
             match action {
                 Action::Read { id } => {
                     let read = self.lease.read();
-                    self.request(id, Verb::Get, async move { Outcome::Read(read.await) });
+                    self.request(id, Verb::Get, async move { Answered::Read(read.await) });
                 }
                 Action::Write { id, write, fresh_connection } => {
                     let put = self.lease.write(write, fresh_connection);
-                    self.request(id, Verb::Put, async move { Outcome::Write(put.await) });
+                    self.request(id, Verb::Put, async move { Answered::Write(put.await) });
                 }
                 Action::Cancel { id } => self.cancel(id),
                 Action::Watch { id, after } => {
@@ -247,7 +248,7 @@ impl Driver {
         &mut self,
         id: RequestId,
         verb: Verb,
-        work: impl Future<Output = Outcome> + Send + 'static,
+        work: impl Future<Output = Answered> + Send + 'static,
     ) {
         let task = self.requests.tasks.spawn(async move { (id, work.await) });
         self.requests.open.insert(id, (verb, task));
@@ -256,7 +257,7 @@ impl Driver {
     fn cancel(&mut self, id: RequestId) {
         if let Some((verb, task)) = self.requests.open.remove(&id) {
             task.abort();
-            self.teller.observer.request(verb, "unknown");
+            self.teller.observer.request(verb, Outcome::Unknown);
         } else if self.watching.current.as_ref().is_some_and(|(current, _)| *current == id) {
             self.watching.current = None;
         }

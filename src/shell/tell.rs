@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use super::events::{Events, Kind};
-use super::lease_api::{failure_word, verb_word};
+use super::lease_api::failure_word;
 use super::{Observer, Target};
-use crate::core::{Blocked, End, Failure, Tell};
+use crate::core::{Blocked, End, Failure, Tell, Verb};
 
 /// Logs, counts and reports.
 #[derive(Debug)]
@@ -62,6 +62,8 @@ impl Teller {
             Tell::Ended { epoch, end, released } => {
                 tracing::info!(reason = end.word(), epoch, released, lease, "term ended");
             }
+            // Our own name: the line of the acquisition says it.
+            Tell::HolderChanged { holder, .. } if *holder == self.identity => {}
             Tell::HolderChanged { holder, epoch } => {
                 tracing::info!(
                     reason = "holder_changed",
@@ -139,9 +141,10 @@ fn describe(failure: Option<&Failure>) -> (&'static str, Option<u16>) {
 }
 
 /// The verb a Role must allow.
-fn rbac_verb(verb: crate::core::Verb) -> &'static str {
+const fn rbac_verb(verb: Verb) -> &'static str {
     match verb {
-        crate::core::Verb::Put => "update",
-        other => verb_word(other),
+        Verb::Get => "get",
+        Verb::Put => "update",
+        Verb::Watch => "watch",
     }
 }

@@ -77,6 +77,37 @@ impl Connect {
             kube::Client::new(service, namespace.clone())
         }))
     }
+
+    /// Through kube's own code, which knows all that a kubeconfig can say.
+    ///
+    /// # Errors
+    /// One line on a kubeconfig that cannot be used.
+    #[cfg(feature = "kubeconfig")]
+    pub async fn by_kubeconfig(
+        path: &std::path::Path,
+        context: Option<String>,
+        connect_timeout: Duration,
+    ) -> Result<Connect, String> {
+        use kube::config::{KubeConfigOptions, Kubeconfig};
+        let problem =
+            |error: &dyn fmt::Display| format!("--kubeconfig={}: {error}", path.display());
+        let file = Kubeconfig::read_from(path).map_err(|error| problem(&error))?;
+        let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
+        let mut config = kube::Config::from_custom_kubeconfig(file, &options)
+            .await
+            .map_err(|error| problem(&error))?;
+        config.connect_timeout = Some(connect_timeout);
+        config.read_timeout = None;
+        // The core decides on attempts.
+        config.default_retry = false;
+        let first = kube::Client::try_from(config.clone()).map_err(|error| problem(&error))?;
+        Ok(Connect::new(move || {
+            kube::Client::try_from(config.clone()).unwrap_or_else(|error| {
+                tracing::warn!(%error, "no new connections: the first ones are used");
+                first.clone()
+            })
+        }))
+    }
 }
 
 /// Where the API server is, and how to be known to it.
