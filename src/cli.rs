@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::ArgAction::SetTrue;
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+pub mod budget;
 pub mod commands;
 mod sidecar;
 mod usage;
@@ -51,6 +52,8 @@ pub enum Command {
     /// The last line of the app's own shutdown or of its entrypoint (`app; tenure release
     /// --final`). Never from preStop: that runs while the app still works.
     Release(ReleaseArgs),
+    /// Failover times, tolerances and load that follow from given timings
+    Budget(budget::BudgetArgs),
 }
 
 /// Where the sidecar is.

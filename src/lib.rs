@@ -1,6 +1,7 @@
 //! tenure: leader election for any application, as a sidecar.
 
 pub mod api;
+pub mod budget;
 pub mod cli;
 pub mod client;
 pub mod config;

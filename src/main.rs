@@ -26,6 +26,9 @@ fn main() -> ExitCode {
         Command::Status(args) => asking(cli::commands::status(args)),
         Command::Wait(args) => asking(cli::commands::wait(args)),
         Command::Release(args) => asking(cli::commands::release(args)),
+        Command::Budget(args) => {
+            cli::budget::budget(args).unwrap_or_else(|error| wrong_usage(&error))
+        }
     }
 }
 
