@@ -2,7 +2,6 @@
 //! for a slow or silent one.
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -265,19 +264,14 @@ impl WatchStream {
 
     async fn step(&mut self) -> Step {
         let Self { commands, changed, registration, query, place, .. } = self;
-        let alive = !self.silent;
-        let flowing = alive && !self.held;
-        let event = async {
-            if !flowing {
-                pending::<()>().await;
-            }
-            next_version(&registration.shared, query, *place, changed).await
-        };
+        // Nothing passes a silent or held stream, not even its end.
+        let flowing = !self.silent && !self.held;
+        let event = next_version(&registration.shared, query, *place, changed);
         tokio::select! {
             biased;
             command = commands.recv() => Step::Command(command),
-            () = sleep_until(self.deadline), if alive => Step::Deadline,
-            event = event => Step::Event(event),
+            event = event, if flowing => Step::Event(event),
+            () = sleep_until(self.deadline), if flowing => Step::Deadline,
             () = sleep_until(self.next_bookmark), if flowing && query.bookmarks => Step::Bookmark,
         }
     }

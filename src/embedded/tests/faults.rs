@@ -209,7 +209,13 @@ async fn denied_verbs_are_forbidden_and_reviews_say_so() {
     assert!(!allowed().await);
     assert_eq!(put(&api, "a", "b").await.unwrap().json()["reason"], "Forbidden");
     assert_eq!(put(&api, "b", "b").await.unwrap().code, 200);
+    api.allow_all("a");
+    // A PUT where nothing is needs both verbs, one where something is only the one.
     api.deny("a", "leases", "create");
+    assert_eq!(put(&api, "a", "b2").await.unwrap().code, 200);
+    let new = json!({"metadata": {"name": "y"}});
+    let refused = ask(&api, "a", Method::PUT, &format!("{PATH}/y"), new).await.unwrap().json();
+    assert!(refused["message"].as_str().unwrap().contains("cannot create"), "{refused}");
     api.allow_all("a");
     assert!(allowed().await);
     assert_eq!(put(&api, "a", "c").await.unwrap().code, 200);

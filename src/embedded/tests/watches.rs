@@ -1,6 +1,9 @@
 use super::*;
 use axum::body::Body;
+use futures_util::TryStreamExt;
+use kube::api::{WatchEvent, WatchParams};
 use std::collections::VecDeque;
+use std::pin::pin;
 
 struct Events {
     body: Body,
@@ -90,6 +93,18 @@ async fn events_are_held_and_delayed() {
     put(&api, "c", "c").await.unwrap();
     assert_eq!(events.next().await, modified("c"));
     assert_eq!(start.elapsed(), 7 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_held_watch_waits_behind_its_events() {
+    let api = api_with_lease();
+    let query = format!("{}&timeoutSeconds=60", from_now(&api));
+    let mut events = Events::open(&api, "a", &query).await;
+    api.command_watches(None, WatchCommand::Hold);
+    put(&api, "b", "b").await.unwrap();
+    assert!(timeout(HOUR, events.next()).await.is_err());
+    api.command_watches(None, WatchCommand::Resume);
+    assert_eq!((events.next().await, events.next().await), (modified("b"), None));
 }
 
 #[tokio::test(start_paused = true)]
@@ -193,4 +208,22 @@ async fn a_watch_that_stays_behind_too_long_is_gone() {
     }
     assert_eq!(events.raw().await.unwrap().unwrap()["object"]["code"], 410);
     assert_eq!(events.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_kube_api_watches_in_paused_time() {
+    let api = api_with_lease();
+    let params = WatchParams::default().fields("metadata.name=x");
+    let stream = leases(&api, "a").watch(&params, &api.rv().to_string()).await.unwrap();
+    let mut stream = pin!(stream);
+    put(&api, "b", "b").await.unwrap();
+    let Some(WatchEvent::Modified(lease)) = stream.try_next().await.unwrap() else { panic!() };
+    assert_eq!(lease.spec.unwrap().holder_identity.as_deref(), Some("b"));
+    let Some(WatchEvent::Bookmark(mark)) = stream.try_next().await.unwrap() else { panic!() };
+    assert_eq!(mark.metadata.resource_version, api.rv().to_string());
+    api.delete(NS, "x");
+    assert!(matches!(stream.try_next().await.unwrap(), Some(WatchEvent::Deleted(_))));
+    api.command_watches(None, WatchCommand::Gone);
+    assert!(matches!(stream.try_next().await.unwrap(), Some(WatchEvent::Error(_))));
+    assert!(stream.try_next().await.unwrap().is_none());
 }
