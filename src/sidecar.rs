@@ -77,7 +77,7 @@ async fn start(config: Config) -> Result<Ending, Problem> {
         namespace = config.lease.namespace,
         identity = config.identity.holder(),
         listen = ?listeners.local_addresses(),
-        admin = ?listeners.admin_address().ok(),
+        admin = %listeners.admin_address().map_or_else(|e| e.to_string(), |at| at.to_string()),
         "tenure starts"
     );
     let parts = Parts::new(&config, options, connect);
