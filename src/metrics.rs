@@ -96,53 +96,58 @@ impl Metrics {
         let client_go = |name: &str, help: &str| Opts::new(name, help).const_label("name", lease);
         let metrics = Metrics {
             clock,
-            master_status: make.gauge(client_go(
+            master_status: make.register(IntGauge::with_opts(client_go(
                 "leader_election_master_status",
                 "Whether this process is the leader, 1 or 0, as client-go has it.",
-            )),
-            slowpath: make.counter(client_go(
+            ))),
+            slowpath: make.register(IntCounter::with_opts(client_go(
                 "leader_election_slowpath_total",
                 "Rounds of renewals that did not succeed at once, as client-go has it.",
-            )),
-            is_leader: make.gauge(make.opts("is_leader", "Whether this process is the leader, 1 or 0.")),
-            epoch: make.float(make.opts("epoch", "The newest fencing epoch seen, also on followers.")),
-            valid_until: make.float(make.opts(
+            ))),
+            is_leader: make.gauge("is_leader", "Whether this process is the leader, 1 or 0."),
+            epoch: make.float("epoch", "The newest fencing epoch seen, also on followers."),
+            valid_until: make.float(
                 "valid_until_timestamp_seconds",
-                "Until when the term under way is valid if it is not renewed, by the wall clock; 0 without a term.",
-            )),
+                "When the term under way runs out unless renewed, by the wall clock; 0: none.",
+            ),
             leader_changes: make
-                .counter(make.opts("leader_changes_total", "Changes of the holder that were seen.")),
+                .counter("leader_changes_total", "Changes of the holder that were seen."),
             terms: make.counters(
-                make.opts("terms_total", "Terms of this process that have ended, by how."),
+                "terms_total",
+                "Terms of this process that have ended, by how.",
                 &["end"],
             ),
             renew_duration: make.histogram(renew_deadline),
             lease_requests: make.counters(
-                make.opts("lease_requests_total", "Requests for the Lease to the API server, by verb and outcome."),
+                "lease_requests_total",
+                "Requests for the Lease, by verb and outcome.",
                 &["verb", "outcome"],
             ),
-            store_went_back: make.counter(make.opts(
+            store_went_back: make.counter(
                 "store_went_back_total",
                 "How often the API server showed an older state than before.",
-            )),
-            bad_annotations: make.counter(make.opts(
+            ),
+            bad_annotations: make.counter(
                 "bad_annotations_total",
                 "Annotations of ours that were unreadable and taken as absent.",
-            )),
-            last_renew: make.float(make.opts(
-                "last_renew_timestamp_seconds",
-                "When the last acknowledged write of this process was sent, by the wall clock; 0 for never.",
-            )),
-            watch_restarts: make.counter(
-                make.opts("watch_restarts_total", "How often the watch of the Lease was opened anew."),
             ),
-            holds: make.gauge(make.opts("holds", "Holds that are open.")),
+            last_renew: make.float(
+                "last_renew_timestamp_seconds",
+                "When the last acknowledged write was sent, by the wall clock; 0: never.",
+            ),
+            watch_restarts: make.counter(
+                "watch_restarts_total",
+                "How often the watch of the Lease was opened anew.",
+            ),
+            holds: make.gauge("holds", "Holds that are open."),
             state: make.gauges(
-                make.opts("state", "1 for the state this process is in, 0 for the others."),
+                "state",
+                "1 for the state this process is in, 0 for the others.",
                 &["state"],
             ),
             access_denied: make.gauges(
-                make.opts("access_denied", "1 for each kind of request that this process has no right to."),
+                "access_denied",
+                "1 for each kind of request that is not allowed.",
                 &["verb"],
             ),
             registry: make.build_info(),
@@ -212,8 +217,8 @@ impl Metrics {
         text
     }
 
-    /// Sets the gauges to what is true now. The answer is given by a copy of the core, for nobody is
-    /// told it: it must not count as a grant.
+    /// Sets the gauges to what is true now. The answer is given by a copy of the core, for nobody
+    /// is told it: it must not count as a grant.
     fn measure(&self, seat: &Seat) {
         let now = self.clock.now();
         let (answer, valid_until) =
@@ -252,24 +257,24 @@ impl Maker<'_> {
         collector
     }
 
-    fn gauge(&self, opts: Opts) -> IntGauge {
-        self.register(IntGauge::with_opts(opts))
+    fn gauge(&self, name: &str, help: &str) -> IntGauge {
+        self.register(IntGauge::with_opts(self.opts(name, help)))
     }
 
-    fn float(&self, opts: Opts) -> Gauge {
-        self.register(Gauge::with_opts(opts))
+    fn float(&self, name: &str, help: &str) -> Gauge {
+        self.register(Gauge::with_opts(self.opts(name, help)))
     }
 
-    fn counter(&self, opts: Opts) -> IntCounter {
-        self.register(IntCounter::with_opts(opts))
+    fn counter(&self, name: &str, help: &str) -> IntCounter {
+        self.register(IntCounter::with_opts(self.opts(name, help)))
     }
 
-    fn counters(&self, opts: Opts, labels: &[&str]) -> IntCounterVec {
-        self.register(IntCounterVec::new(opts, labels))
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.register(IntCounterVec::new(self.opts(name, help), labels))
     }
 
-    fn gauges(&self, opts: Opts, labels: &[&str]) -> IntGaugeVec {
-        self.register(IntGaugeVec::new(opts, labels))
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.register(IntGaugeVec::new(self.opts(name, help), labels))
     }
 
     fn histogram(&self, renew_deadline: Duration) -> Histogram {
@@ -286,7 +291,7 @@ impl Maker<'_> {
         let opts = self
             .opts("build_info", "Always 1; its labels tell what was built.")
             .const_label("version", env!("CARGO_PKG_VERSION"));
-        self.gauge(opts).set(1);
+        self.register(IntGauge::with_opts(opts)).set(1);
         self.registry
     }
 }

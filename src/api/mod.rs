@@ -1,12 +1,12 @@
 //! The local API: what the app asks over loopback or a Unix socket, and what probes and Prometheus
 //! ask through the pod's address.
 //!
-//! Every (leader, epoch, validity) that leaves here comes out of one [`Seat::answer`], computed when
-//! it is told and by the clock of that moment: nothing is cached, no boolean is kept. An answer is a
-//! grant, so `answer` is never called for what nobody is told.
+//! Every (leader, epoch, validity) that leaves here comes out of one [`Seat::answer`], computed
+//! when it is told and by the clock of that moment: nothing is cached, no boolean is kept. An
+//! answer is a grant, so `answer` is never called for what nobody is told.
 //!
-//! It speaks HTTP/1.1 through hyper itself: the few fixed paths need no router, and a hold needs the
-//! connection's own socket and the end of its connection (see `hold`).
+//! It speaks HTTP/1.1 through hyper itself: the few fixed paths need no router, and a hold needs
+//! the connection's own socket and the end of its connection (see `hold`).
 
 mod admin;
 mod control;

@@ -46,7 +46,7 @@ impl Answer {
     }
 }
 
-/// A request's bytes. A `Host` of localhost, unless `headers` brings one (or an empty line for none).
+/// A request's bytes. `Host` is localhost, unless `headers` brings one (or an empty line: none).
 pub(crate) fn request(method: &str, target: &str, headers: &[&str], body: &str) -> String {
     let mut head = format!("{method} {target} HTTP/1.1\r\nConnection: close\r\n");
     if !headers.iter().any(|h| h.is_empty() || h.to_ascii_lowercase().starts_with("host:")) {

@@ -125,8 +125,8 @@ async fn a_reset_hold_is_the_app_s_word() {
     site.until(|core| core.last_release().is_some()).await;
 }
 
-/// It never reads: its buffers fill, and the rest of its backlog is one frame. It is kept, and delays
-/// nobody; when it reads at last, the newest state follows what the kernel had buffered.
+/// It never reads: its buffers fill, and the rest of its backlog is one frame. It is kept, and
+/// delays nobody; when it reads at last, the newest state follows what the kernel had buffered.
 #[tokio::test]
 async fn scenario_s13_a_hold_that_never_reads_is_kept() {
     let site = Site::leading().await;

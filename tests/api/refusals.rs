@@ -75,7 +75,8 @@ async fn bad_bodies() {
     let huge = " ".repeat(900_000);
     assert_eq!(site.release(&huge).await.status, 413);
     // A chunked one, which does not say how long it will be.
-    let head = "POST /release HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let head = "POST /release HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+                Transfer-Encoding: chunked\r\n\r\n";
     let chunked = format!("{head}1388\r\n{}\r\n0\r\n\r\n", " ".repeat(5_000));
     assert_eq!(exchange(site.tcp().await, chunked.as_bytes()).await.status, 413);
     assert_eq!(site.leader().await["leader"], true, "nothing of this did anything");

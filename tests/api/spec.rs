@@ -82,8 +82,8 @@ pub(crate) fn check(tag: &str, method: &str, target: &str, answer: &Answer) {
 
 /// Checks the data of an event of the stream.
 pub(crate) fn check_event(event: &str, data: &Value) {
-    let events = &DOCUMENT["paths"]["/leader/events"]["get"]["responses"]["200"]["content"]["text/event-stream"]
-        ["x-events"];
+    let stream = &DOCUMENT["paths"]["/leader/events"]["get"]["responses"]["200"];
+    let events = &stream["content"]["text/event-stream"]["x-events"];
     judge(&events[event], data);
 }
 
@@ -105,8 +105,11 @@ fn judge(schema: &Value, instance: &Value) {
 fn the_judge_refuses_what_is_not_documented() {
     let verdict = |body: &str| {
         let answer = Answer::parse(
-            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\r\n{body}")
-                .as_bytes(),
+            format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                 cache-control: no-store\r\n\r\n{body}"
+            )
+            .as_bytes(),
         );
         std::panic::catch_unwind(|| check("local", "GET", "/", &answer)).is_ok()
     };
