@@ -16,4 +16,10 @@ node-binaries: cluster-binaries ## build the rest of a control plane and a kubel
 peer: ## build the client-go elector that the tests let compete with tenure
 	hack/build-peer.sh
 
+.PHONY: release-musl
+release-musl: ## the static release binary for this machine, and its size
+	deploy/static-binary.sh $(ARCH) target/static
+	@stat -c '%n: %s bytes' target/static/tenure
+	@gzip -9c target/static/tenure | wc -c | sed 's/$$/ bytes gzipped/'
+
 include deploy/pod.mk

@@ -137,11 +137,11 @@ async fn send_all(
             Ok(Some(answer)) if answer.status.is_success() => {}
             Ok(Some(answer)) if answer.status == StatusCode::FORBIDDEN && !complained => {
                 complained = true;
-                tracing::warn!(
+                tracing::info!(
                     verb = "create",
                     resource = "events.events.k8s.io",
                     namespace = target.namespace,
-                    "forbidden: no Events will be seen"
+                    "not allowed: no Events will be seen (they are optional)"
                 );
             }
             Ok(Some(answer)) => {

@@ -383,4 +383,36 @@ mod tests {
         assert!(empty.contains("no PEM certificate"), "{empty}");
         assert!(Connect::to_server(server("http://h", None)).is_ok());
     }
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_ca_file_is_trusted_and_a_broken_one_changes_nothing() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), CA).unwrap();
+        let server = server("https://h", Some(file.path().into()));
+        let first = Connector::new(&server).unwrap();
+        let mut trust = Trust { connector: first, looked: None };
+        assert_eq!(trust.current(&server, false).ca, CA.as_bytes());
+        let both = format!("{CA}{CA}");
+        std::fs::write(file.path(), &both).unwrap();
+        assert_eq!(trust.current(&server, false).ca, CA.as_bytes(), "believed a while");
+        assert_eq!(trust.current(&server, true).ca, both.as_bytes(), "after a failure at once");
+        std::fs::write(file.path(), "none").unwrap();
+        tokio::time::advance(CA_AGE).await;
+        assert_eq!(trust.current(&server, false).ca, both.as_bytes(), "what works is kept");
+        std::fs::write(file.path(), CA).unwrap();
+        tokio::time::advance(CA_AGE).await;
+        assert_eq!(trust.current(&server, false).ca, CA.as_bytes());
+    }
+
+    /// openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500
+    const CA: &str = "-----BEGIN CERTIFICATE-----
+MIIBezCCASGgAwIBAgIUNCJyBMwxRgnUFgSJZV9yvvzzrYEwCgYIKoZIzj0EAwIw
+EjEQMA4GA1UEAwwHdGVzdCBDQTAgFw0yNjExMzAyMjQ0NDdaGA8yMTI2MTEwNjIy
+NDQ0N1owEjEQMA4GA1UEAwwHdGVzdCBDQTBZMBMGByqGSM49AgEGCCqGSM49AwEH
+A0IABKd0uBGVvtEvIy+AsdBCFAe8be2ney2+XTTPfXPE/cLDVmwcip8R6+h6v/MG
+xspa332yRDIvTqhOJo9LM18AicGjUzBRMB0GA1UdDgQWBBQ7+msDuf2163SSPS99
+oDJiX0kbxTAfBgNVHSMEGDAWgBQ7+msDuf2163SSPS99oDJiX0kbxTAPBgNVHRMB
+Af8EBTADAQH/MAoGCCqGSM49BAMCA0gAMEUCID6395SbhZchp59RyW8ySH8Ek9Hx
+DFraf74/JCdEKnO1AiEA7pbRXv2EmXoxsTCF/bsUljIyV2eRd1wyZX5tVOwgW/c=
+-----END CERTIFICATE-----
+";
 }
