@@ -22,4 +22,8 @@ release-musl: ## the static release binary for this machine, and its size
 	@stat -c '%n: %s bytes' target/static/tenure
 	@gzip -9c target/static/tenure | wc -c | sed 's/$$/ bytes gzipped/'
 
+.PHONY: marks
+marks: ## each rule of the protocol's appendix: its test, and whether the test notices its absence
+	cargo test -q --features mutants --test marks -- table --nocapture
+
 include deploy/pod.mk

@@ -66,6 +66,17 @@ impl Timing {
         Ok(timing)
     }
 
+    /// Three times that no check has seen, to show what the checks are good for [F32].
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub const fn unchecked(
+        lease_duration: Duration,
+        renew_deadline: Duration,
+        retry_period: Duration,
+    ) -> Self {
+        Self { lease_duration, renew_deadline, retry_period }
+    }
+
     /// L: how long a record is honoured by those who are not its holder. Whole seconds, 2 s to
     /// `i32::MAX` s.
     #[must_use]

@@ -208,7 +208,7 @@ impl<B: Clone> Elector<B> {
         self.keep_term(now);
         self.keep_releasing(now);
         self.keep_undoing(now);
-        if self.term.is_none() && self.release.is_none() {
+        if self.term.is_none() && (self.release.is_none() || !self.options.rules.on(Mark::F10)) {
             self.campaign(now);
         }
         if !self.finished() {

@@ -130,13 +130,13 @@ impl<B> Seen<B> {
     }
 
     /// The Lease is known not to exist.
-    pub(super) fn vanish(&mut self, now: Mono) {
+    pub(super) fn vanish(&mut self, now: Mono, rules: Rules) {
         self.read = true;
         self.object = None;
         self.refuted = false;
         self.unordered = false;
         self.doubted = false;
-        self.changed_at = now;
+        self.changed_at = if rules.on(Mark::F2) { now } else { self.changed_at };
     }
 
     /// The epoch of an acquisition that is conditioned on the newest object; None: there is none

@@ -207,7 +207,7 @@ impl<B: Clone> Elector<B> {
             return;
         }
         let there_was_one = self.seen.object.is_some();
-        self.seen.vanish(now.mono);
+        self.seen.vanish(now.mono, self.options.rules);
         self.forget_writes();
         if there_was_one {
             self.tell(Tell::LeaseDeleted);
