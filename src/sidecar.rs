@@ -286,12 +286,13 @@ impl QuorumRead for Quorum {
     fn read(&self) -> Pin<Box<dyn Future<Output = Reading> + Send>> {
         let (client, target) = (self.client.clone(), self.target.clone());
         Box::pin(async move {
-            match lease_api::read(&client, &target).await {
+            let lease_api::Explained { outcome, why } = lease_api::read(&client, &target).await;
+            match outcome {
                 ReadOutcome::Found(observed) => Ok(Some(observed.record)),
                 ReadOutcome::Absent => Ok(None),
                 ReadOutcome::Failed(failure) => Err(match failure.status {
                     Some(status) => format!("the API server answers {status}"),
-                    None => "the API server does not answer".into(),
+                    None => why.unwrap_or_else(|| "the API server does not answer".into()),
                 }),
             }
         })

@@ -203,6 +203,26 @@ async fn scenario_r8_a_rotated_token_costs_at_most_one_attempt() {
 }
 
 #[tokio::test]
+async fn scenario_t9_an_api_server_that_comes_later_is_waited_for_and_told_of_once() {
+    let mut pods = Pods::new().await;
+    pods.make_free();
+    pods.stop_server().await;
+    let a = pods.start("a").await;
+    let body = a.leader().await;
+    assert_eq!((body.leader, &*body.state, body.holder), (false, "starting", None));
+    assert_eq!(a.admin("/readyz").await.0, 503);
+    assert_eq!(a.admin("/livez").await.0, 200);
+    tokio::time::sleep(L).await;
+    let lines = a.lines("the Lease cannot be read");
+    assert_eq!(lines.len(), 1, "{}", a.log());
+    assert!(lines[0]["error"].as_str().unwrap().contains("refused"), "{}", lines[0]);
+    pods.start_server().await;
+    eventually(async || a.leads().await).await;
+    assert_eq!(a.lines("can be read again").len(), 1);
+    eventually(async || a.admin("/readyz").await.0 == 200).await;
+}
+
+#[tokio::test]
 async fn scenario_r9_events_tell_of_changes_and_hold_up_nothing() {
     let pods = Pods::new().await;
     pods.make_free();

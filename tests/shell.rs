@@ -57,14 +57,14 @@ fn failed(status: Option<u16>, class: FailureClass) -> Failure {
 async fn mark_f26_a_missing_lease_is_absent_and_the_faster_creation_a_conflict() {
     let api = Api::new();
     let mut lease = LeaseApi::new(target(), connect(&api, "a"));
-    assert_eq!(lease.read().await, ReadOutcome::Absent);
+    assert_eq!(lease.read().await.outcome, ReadOutcome::Absent);
     let plain = api.fault(Fault::on(Verb::Get, Effect::plain_text(404, "no such backend")).once());
-    let outcome = lease.read().await;
+    let outcome = lease.read().await.outcome;
     assert_eq!(outcome, ReadOutcome::Failed(failed(Some(404), FailureClass::Refused)));
     api.clear_fault(plain);
-    let created = lease.write(write(Purpose::Create, None), false).await;
+    let created = lease.write(write(Purpose::Create, None), false).await.outcome;
     assert!(matches!(created, WriteOutcome::Done { created: true, .. }), "{created:?}");
-    let second = lease.write(write(Purpose::Create, None), true).await;
+    let second = lease.write(write(Purpose::Create, None), true).await.outcome;
     assert_eq!(second, WriteOutcome::Conflict);
 }
 
@@ -73,14 +73,14 @@ async fn scenario_e8_a_write_is_conditioned_on_version_and_uid() {
     let api = Api::new();
     api.recreate(NAMESPACE, LEASE, json!({}));
     let mut lease = LeaseApi::new(target(), connect(&api, "a"));
-    let base = found(lease.read().await);
-    let first = lease.write(write(Purpose::Renew, Some(base.clone())), false).await;
+    let base = found(lease.read().await.outcome);
+    let first = lease.write(write(Purpose::Renew, Some(base.clone())), false).await.outcome;
     let WriteOutcome::Done { created: false, object } = first else { panic!("{first:?}") };
     assert_eq!(object.record.epoch, Some(7));
-    let stale = lease.write(write(Purpose::Renew, Some(base)), false).await;
+    let stale = lease.write(write(Purpose::Renew, Some(base)), false).await.outcome;
     assert_eq!(stale, WriteOutcome::Conflict);
     api.delete(NAMESPACE, LEASE);
-    let gone = lease.write(write(Purpose::Renew, Some(object.base)), false).await;
+    let gone = lease.write(write(Purpose::Renew, Some(object.base)), false).await.outcome;
     assert_eq!(gone, WriteOutcome::Conflict, "not made anew: the uid was sent");
     assert_eq!(api.lease(NAMESPACE, LEASE), None);
 }
@@ -90,7 +90,7 @@ async fn every_other_answer_is_refused_or_unknown() {
     let api = Api::new();
     api.recreate(NAMESPACE, LEASE, json!({}));
     let mut lease = LeaseApi::new(target(), connect(&api, "a"));
-    let base = found(lease.read().await);
+    let base = found(lease.read().await.outcome);
     for (effect, expected) in [
         (Effect::status(403), failed(Some(403), FailureClass::Refused)),
         (Effect::status(500), failed(Some(500), FailureClass::Unknown)),
@@ -108,7 +108,7 @@ async fn every_other_answer_is_refused_or_unknown() {
     ] {
         let before = api.count(None, Some(Verb::Put));
         api.fault(Fault::on(Verb::Put, effect.clone()).once());
-        let outcome = lease.write(write(Purpose::Renew, Some(base.clone())), false).await;
+        let outcome = lease.write(write(Purpose::Renew, Some(base.clone())), false).await.outcome;
         assert_eq!(outcome, WriteOutcome::Failed(expected), "{effect:?}");
         assert_eq!(api.count(None, Some(Verb::Put)), before + 1, "sent once, never again");
     }
@@ -129,12 +129,12 @@ async fn scenario_r8_a_refused_token_is_read_again_before_the_next_attempt() {
         target(),
         Connect::new(move || kube::Client::new(service.clone(), NAMESPACE)),
     );
-    found(lease.read().await);
+    found(lease.read().await.outcome);
     std::fs::write(file.path(), "new").unwrap();
     api.revoke_token("old");
-    let refused = lease.read().await;
+    let refused = lease.read().await.outcome;
     assert_eq!(refused, ReadOutcome::Failed(failed(Some(401), FailureClass::Refused)));
-    found(lease.read().await);
+    found(lease.read().await.outcome);
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ async fn scenario_r2_a_request_that_hangs_is_dropped_with_its_connection() {
     api.until(|api| api.hits(silent) == 1).await;
     hung.abort();
     assert!(hung.await.unwrap_err().is_cancelled());
-    found(lease.read().await);
+    found(lease.read().await.outcome);
 }
 
 #[test]

@@ -118,7 +118,7 @@ async fn review(client: &kube::Client, target: &Target, verb: &str) -> Result<bo
     });
     let body = serde_json::to_vec(&body).unwrap_or_default();
     let answer = exchange(client, Method::POST, PATH, Some(body));
-    let Ok(Some(answer)) = tokio::time::timeout(TIMEOUT, answer).await else {
+    let Ok(Ok(answer)) = tokio::time::timeout(TIMEOUT, answer).await else {
         return Err(Verdict::Unknown);
     };
     match answer.status {

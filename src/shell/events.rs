@@ -134,8 +134,8 @@ async fn send_all(
         let body = serde_json::to_vec(&body(&note, &target, &reporter)).unwrap_or_default();
         let sent = exchange(&client, Method::POST, &path, Some(body));
         match tokio::time::timeout(TIMEOUT, sent).await {
-            Ok(Some(answer)) if answer.status.is_success() => {}
-            Ok(Some(answer)) if answer.status == StatusCode::FORBIDDEN && !complained => {
+            Ok(Ok(answer)) if answer.status.is_success() => {}
+            Ok(Ok(answer)) if answer.status == StatusCode::FORBIDDEN && !complained => {
                 complained = true;
                 tracing::info!(
                     verb = "create",
@@ -144,7 +144,7 @@ async fn send_all(
                     "not allowed: no Events will be seen (they are optional)"
                 );
             }
-            Ok(Some(answer)) => {
+            Ok(Ok(answer)) => {
                 let failure = lease_api::failure(answer.status, &answer.headers);
                 tracing::debug!(
                     class = failure_word(&failure),
@@ -152,7 +152,8 @@ async fn send_all(
                     "no Event"
                 );
             }
-            Ok(None) | Err(_) => tracing::debug!("no Event: no answer"),
+            Ok(Err(error)) => tracing::debug!(error, "no Event"),
+            Err(_) => tracing::debug!("no Event: no answer"),
         }
     }
 }

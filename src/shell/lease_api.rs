@@ -23,6 +23,8 @@ use crate::seat::Base;
 
 /// An API server keeps no object larger than 1.5 MiB; this leaves room for other formatting.
 pub(crate) const MAX_BODY_BYTES: usize = 4 << 20;
+/// The most of a server's words that goes into a log line.
+const MAX_MESSAGE_BYTES: usize = 300;
 
 /// Which Lease, and how its answers are judged.
 #[derive(Clone, Debug)]
@@ -41,6 +43,13 @@ impl Target {
     fn path(&self) -> String {
         format!("{}/{}", self.collection(), self.name)
     }
+}
+
+/// An outcome, and in words for a log why it is a failure, where it is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained<T> {
+    pub outcome: T,
+    pub why: Option<String>,
 }
 
 /// Connections to the API server, kept apart by what they are for: a read, a watch or an event that
@@ -71,7 +80,7 @@ impl LeaseApi {
     }
 
     /// A quorum read: a GET without a resourceVersion.
-    pub fn read(&self) -> impl Future<Output = ReadOutcome<Base>> + Send + use<> {
+    pub fn read(&self) -> impl Future<Output = Explained<ReadOutcome<Base>>> + Send + use<> {
         let (client, target) = (self.reads.clone(), self.target.clone());
         async move { read(&client, &target).await }
     }
@@ -82,7 +91,7 @@ impl LeaseApi {
         &mut self,
         write: Write<Base>,
         fresh_connection: bool,
-    ) -> impl Future<Output = WriteOutcome<Base>> + Send + use<> {
+    ) -> impl Future<Output = Explained<WriteOutcome<Base>>> + Send + use<> {
         if fresh_connection {
             self.writes = self.connect.client();
         }
@@ -97,19 +106,29 @@ impl LeaseApi {
 }
 
 /// A quorum read through any client (`GET /fence` has one of its own).
-pub async fn read(client: &kube::Client, target: &Target) -> ReadOutcome<Base> {
+pub async fn read(client: &kube::Client, target: &Target) -> Explained<ReadOutcome<Base>> {
     match exchange(client, Method::GET, &target.path(), None).await {
-        Some(answer) => classify_read(answer, target),
-        None => ReadOutcome::Failed(Failure::UNKNOWN),
+        Ok(answer) => {
+            let why = answer.message();
+            Explained { outcome: classify_read(answer, target), why }
+        }
+        Err(why) => Explained { outcome: ReadOutcome::Failed(Failure::UNKNOWN), why: Some(why) },
     }
 }
 
-async fn put(client: &kube::Client, target: &Target, write: &Write<Base>) -> WriteOutcome<Base> {
+async fn put(
+    client: &kube::Client,
+    target: &Target,
+    write: &Write<Base>,
+) -> Explained<WriteOutcome<Base>> {
     let object = lease_json::apply(write, &target.namespace, &target.name, target.rules);
     let body = serde_json::to_vec(&object).unwrap_or_default();
     match exchange(client, Method::PUT, &target.path(), Some(body)).await {
-        Some(answer) => classify_write(answer, target, write.purpose),
-        None => WriteOutcome::Failed(Failure::UNKNOWN),
+        Ok(answer) => {
+            let why = answer.message();
+            Explained { outcome: classify_write(answer, target, write.purpose), why }
+        }
+        Err(why) => Explained { outcome: WriteOutcome::Failed(Failure::UNKNOWN), why: Some(why) },
     }
 }
 
@@ -122,39 +141,48 @@ pub(crate) struct Answer {
     pub(crate) body: Value,
 }
 
-/// One request and its whole answer; None where there was none, or one without an end.
+impl Answer {
+    /// What a Status says, for a log.
+    fn message(&self) -> Option<String> {
+        if self.status.is_success() {
+            return None;
+        }
+        let text = self.body["message"].as_str()?;
+        Some(text[..text.floor_char_boundary(MAX_MESSAGE_BYTES)].to_owned())
+    }
+}
+
+/// One request and its whole answer.
+///
+/// # Errors
+/// Where there was none, or one without an end: why, in one line.
 pub(crate) async fn exchange(
     client: &kube::Client,
     method: Method,
     path: &str,
     body: Option<Vec<u8>>,
-) -> Option<Answer> {
+) -> Result<Answer, String> {
     let request = request(method, path, body)?;
-    let response = client
-        .send(request)
-        .await
-        .inspect_err(|error| tracing::debug!(error = %chain(error), path, "request failed"))
-        .ok()?;
+    let response = client.send(request).await.map_err(|error| chain(&error))?;
     let (head, body) = response.into_parts();
-    let body = Limited::new(body, MAX_BODY_BYTES)
-        .collect()
-        .await
-        .inspect_err(|error| tracing::debug!(error = %chain(&**error), path, "body failed"))
-        .ok()?
-        .to_bytes();
-    let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    Some(Answer { status: head.status, headers: head.headers, body })
+    let body =
+        Limited::new(body, MAX_BODY_BYTES).collect().await.map_err(|error| chain(&*error))?;
+    let body = serde_json::from_slice(&body.to_bytes()).unwrap_or(Value::Null);
+    Ok(Answer { status: head.status, headers: head.headers, body })
 }
 
-pub(crate) fn request(method: Method, path: &str, body: Option<Vec<u8>>) -> Option<Request<Body>> {
+pub(crate) fn request(
+    method: Method,
+    path: &str,
+    body: Option<Vec<u8>>,
+) -> Result<Request<Body>, String> {
     Request::builder()
         .method(method)
         .uri(path)
         .header(ACCEPT, "application/json")
         .header(CONTENT_TYPE, "application/json")
         .body(Body::from(body.unwrap_or_default()))
-        .inspect_err(|error| tracing::warn!(%error, path, "no such request can be made"))
-        .ok()
+        .map_err(|error| error.to_string())
 }
 
 /// An error and what caused it, in one line.

@@ -30,6 +30,8 @@ use crate::core::{
 use crate::metrics::Outcome;
 use crate::seat::{Base, Seat};
 
+use lease_api::Explained;
+
 pub use events::Events;
 pub use lease_api::{LeaseApi, Target};
 pub use signals::Signals;
@@ -91,8 +93,8 @@ impl Drop for Task {
 }
 
 enum Answered {
-    Read(ReadOutcome<Base>),
-    Write(WriteOutcome<Base>),
+    Read(Explained<ReadOutcome<Base>>),
+    Write(Explained<WriteOutcome<Base>>),
 }
 
 /// Drives the core of one seat.
@@ -182,14 +184,16 @@ impl Driver {
         // One that was cancelled in the moment it was answered is of no more interest.
         let Some((verb, _)) = self.requests.open.remove(&id) else { return };
         let event = match outcome {
-            Answered::Read(outcome) => {
+            Answered::Read(Explained { outcome, why }) => {
+                self.teller.read(&outcome, why);
                 self.teller.observer.request(verb, lease_api::read_class(&outcome));
                 if let ReadOutcome::Found(observed) = &outcome {
                     self.teller.see_uid(&observed.record.uid);
                 }
                 Event::Read { id, outcome }
             }
-            Answered::Write(outcome) => {
+            Answered::Write(Explained { outcome, why }) => {
+                self.teller.wrote(why);
                 self.teller.observer.request(verb, lease_api::write_class(&outcome));
                 if let WriteOutcome::Done { object, .. } = &outcome {
                     self.teller.see_uid(&object.record.uid);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::events::{Events, Kind};
 use super::lease_api::failure_word;
 use super::{Observer, Target};
-use crate::core::{Blocked, End, Failure, Tell, Verb};
+use crate::core::{Blocked, End, Failure, ReadOutcome, Tell, Verb};
+use crate::seat::Base;
 
 /// Logs, counts and reports.
 #[derive(Debug)]
@@ -16,6 +17,10 @@ pub struct Teller {
     target: Target,
     identity: Arc<str>,
     uid: Option<Arc<str>>,
+    /// Why the last write that failed did.
+    why: Option<String>,
+    /// The last read has failed, which was told.
+    unread: bool,
 }
 
 impl Teller {
@@ -27,7 +32,7 @@ impl Teller {
         observer: Arc<dyn Observer>,
         events: Option<Events>,
     ) -> Teller {
-        Teller { observer, events, target, identity, uid: None }
+        Teller { observer, events, target, identity, uid: None, why: None, unread: false }
     }
 
     /// The uid under which Events regard the Lease.
@@ -35,6 +40,29 @@ impl Teller {
         if self.uid.as_ref() != Some(uid) {
             self.uid = Some(uid.clone());
         }
+    }
+
+    /// Says once that the Lease cannot be read, and once that it can again.
+    pub(crate) fn read(&mut self, outcome: &ReadOutcome<Base>, why: Option<String>) {
+        let lease = &*self.target.name;
+        match outcome {
+            ReadOutcome::Failed(failure) if !self.unread => {
+                let (class, status) = describe(Some(failure));
+                tracing::warn!(class, status, error = why, lease, "the Lease cannot be read");
+                self.unread = true;
+            }
+            ReadOutcome::Failed(_) => {}
+            ReadOutcome::Found(_) | ReadOutcome::Absent if self.unread => {
+                tracing::info!(lease, "the Lease can be read again");
+                self.unread = false;
+            }
+            ReadOutcome::Found(_) | ReadOutcome::Absent => {}
+        }
+    }
+
+    /// Keeps why a write has failed, for the line that tells of it.
+    pub(crate) fn wrote(&mut self, why: Option<String>) {
+        self.why = why;
     }
 
     pub(crate) fn tell(&self, tell: &Tell) {
@@ -75,7 +103,8 @@ impl Teller {
             }
             Tell::RenewFailed { failure, left } => {
                 let (class, status) = describe(failure.as_ref());
-                tracing::warn!(class, status, validity_left = ?left, lease, "renewal failed");
+                let error = failure.and(self.why.as_deref());
+                tracing::warn!(class, status, error, validity_left = ?left, lease, "renewal failed");
             }
             Tell::RenewRecovered => tracing::info!(lease, "renewing again"),
             Tell::Renewed { took } => tracing::debug!(?took, lease, "renewed"),

@@ -59,7 +59,7 @@ async fn open(
     if let Some(version) = after {
         path.push_str(&format!("&resourceVersion={}", version.number()));
     }
-    let request = lease_api::request(Method::GET, &path, None).ok_or(unknown.clone())?;
+    let request = lease_api::request(Method::GET, &path, None).map_err(|_| unknown.clone())?;
     let response = client.send(request).await.map_err(|error| {
         tracing::debug!(error = %lease_api::chain(&error), "watch failed");
         unknown

@@ -1,5 +1,6 @@
 //! Sidecars as processes, and the API server they share.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -50,7 +51,9 @@ pub(crate) async fn run(arguments: &[&str], variables: &[(&str, &str)]) -> Outpu
 /// An embedded API behind a socket, and a folder for what belongs to its sidecars.
 pub(crate) struct Pods {
     pub(crate) api: LeaseApi,
-    server: Server,
+    /// None while it is down.
+    server: Option<Server>,
+    address: SocketAddr,
     folder: tempfile::TempDir,
     timing: Timing,
 }
@@ -70,7 +73,18 @@ impl Pods {
         let api = LeaseApi::new();
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = api.serve(listener).unwrap();
-        Pods { api, server, folder: tempfile::tempdir().unwrap(), timing }
+        let address = server.addr();
+        Pods { api, server: Some(server), address, folder: tempfile::tempdir().unwrap(), timing }
+    }
+
+    /// Connections are refused from now on.
+    pub(crate) async fn stop_server(&mut self) {
+        self.server.take().unwrap().stop().await;
+    }
+
+    pub(crate) async fn start_server(&mut self) {
+        let listener = tokio::net::TcpListener::bind(self.address).await.unwrap();
+        self.server = Some(self.api.serve(listener).unwrap());
     }
 
     /// A Lease that nobody ever held.
@@ -102,9 +116,9 @@ impl Pods {
         let path = |kind: &str| self.folder.path().join(format!("{file}.{kind}"));
         let (socket, log) = (path("sock"), path("log"));
         let token = self.token_file(name);
-        let server = format!("http://{}", self.server.addr());
+        let server = format!("http://{}", self.address);
         // Its own in each test: they share one network namespace, where each identity is claimed.
-        let uid = format!("{name}-{}-{}", std::process::id(), self.server.addr().port());
+        let uid = format!("{name}-{}-{}", std::process::id(), self.address.port());
         let [lease_duration, renew_deadline, retry_period] = self.timing;
         let mut arguments = vec![
             "sidecar",
