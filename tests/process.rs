@@ -1,10 +1,14 @@
 //! The real binary, on the embedded Lease API behind a socket: elections, signals, exit codes.
 
+#[path = "cluster/proxy.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests on a real API server")]
+mod proxy;
 #[path = "process/sidecar.rs"]
 mod sidecar;
 
 use std::time::Duration;
 
+use proxy::{Flow, Proxy};
 use rustix::process::Signal;
 use serde_json::json;
 use sidecar::{LEASE, NAMESPACE, Pods, Sidecar, eventually, run};
@@ -200,6 +204,47 @@ async fn scenario_r8_a_rotated_token_costs_at_most_one_attempt() {
     let refused = puts.filter(|request| request.status == Some(401)).count();
     assert_eq!(refused, 1);
     assert_eq!(a.leader().await.epoch, epoch);
+}
+
+#[tokio::test]
+async fn scenario_r2_a_swallowed_connection_is_left_for_a_fresh_one() {
+    let mut pods = Pods::new().await;
+    pods.make_free();
+    let proxy = Proxy::start(pods.port);
+    pods.port = proxy.port;
+    let a = pods.start("a").await;
+    eventually(async || a.leads().await).await;
+    let epoch = a.leader().await.epoch;
+    pods.api.clear_requests();
+    pods.api.until(|api| api.count(Some("a"), Some(Verb::Put)) >= 2).await;
+    proxy.strand();
+    let open = proxy.connections();
+    pods.api.clear_requests();
+    pods.api.until(|api| api.count(Some("a"), Some(Verb::Put)) >= 10).await;
+    assert_eq!(a.leader().await.epoch, epoch, "{}", a.log());
+    assert!(proxy.connections() > open);
+    // The watch was stranded too.
+    pods.api.until(|api| api.count(Some("a"), Some(Verb::Watch)) >= 1).await;
+}
+
+#[tokio::test]
+async fn scenario_r5_after_a_storm_of_resets_the_next_attempt_works() {
+    let mut pods = Pods::new().await;
+    pods.make_free();
+    let proxy = Proxy::start(pods.port);
+    pods.port = proxy.port;
+    let a = pods.start("a").await;
+    eventually(async || a.leads().await).await;
+    let epoch = a.leader().await.epoch;
+    let before = proxy.connections();
+    proxy.set(Flow::Reset);
+    eventually(async || proxy.connections() >= before + 4).await;
+    proxy.set(Flow::Both);
+    pods.api.clear_requests();
+    pods.api.until(|api| api.count(Some("a"), Some(Verb::Put)) >= 3).await;
+    assert_eq!(a.leader().await.epoch, epoch, "{}", a.log());
+    assert_eq!(a.lines("renewal failed").len(), 1, "one line for the round: {}", a.log());
+    assert_eq!(a.lines("renewing again").len(), 1, "{}", a.log());
 }
 
 #[tokio::test]

@@ -54,6 +54,8 @@ pub(crate) struct Pods {
     /// None while it is down.
     server: Option<Server>,
     address: SocketAddr,
+    /// Where sidecars started from now on look for it.
+    pub(crate) port: u16,
     folder: tempfile::TempDir,
     timing: Timing,
 }
@@ -74,7 +76,14 @@ impl Pods {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = api.serve(listener).unwrap();
         let address = server.addr();
-        Pods { api, server: Some(server), address, folder: tempfile::tempdir().unwrap(), timing }
+        Pods {
+            api,
+            server: Some(server),
+            address,
+            port: address.port(),
+            folder: tempfile::tempdir().unwrap(),
+            timing,
+        }
     }
 
     /// Connections are refused from now on.
@@ -116,7 +125,7 @@ impl Pods {
         let path = |kind: &str| self.folder.path().join(format!("{file}.{kind}"));
         let (socket, log) = (path("sock"), path("log"));
         let token = self.token_file(name);
-        let server = format!("http://{}", self.address);
+        let server = format!("http://127.0.0.1:{}", self.port);
         // Its own in each test: they share one network namespace, where each identity is claimed.
         let uid = format!("{name}-{}-{}", std::process::id(), self.address.port());
         let [lease_duration, renew_deadline, retry_period] = self.timing;
