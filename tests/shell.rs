@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure::core::{
-    Ask, DrainTimeout, Failure, FailureClass, MissingLease, OnAppExit, Options, Purpose,
-    ReadOutcome, Released, Rules, State, Wall, Write, WriteOutcome,
+    Ask, DrainTimeout, Failure, FailureClass, MissingLease, Mono, OnAppExit, Options, Purpose,
+    ReadOutcome, Released, Rules, State, Tell, Wall, Write, WriteOutcome,
 };
 use tenure::embedded::{Effect, Fault, LeaseApi as Api, Verb, WatchCommand};
 use tenure::seat::{Base, Seat};
 use tenure::shell::clock::TokioClock;
 use tenure::shell::transport::Authenticated;
-use tenure::shell::{Connect, Driver, Ending, LeaseApi, NoObserver, Signals, Target, Teller};
+use tenure::shell::{
+    Connect, Driver, Ending, LeaseApi, NoObserver, Observer, Signals, Target, Teller, access,
+};
 use tenure::timing::Timing;
 
 const NAMESPACE: &str = "shop";
@@ -157,7 +159,54 @@ fn what_is_shared_between_threads_may_be() {
     shared::<Arc<tenure::shell::Events>>();
 }
 
+#[derive(Debug, Default)]
+struct Missing(std::sync::Mutex<Vec<Vec<&'static str>>>);
+
+impl Observer for Missing {
+    fn beat(&self, _: Mono) {}
+    fn request(&self, _: tenure::core::Verb, _: tenure::metrics::Outcome) {}
+    fn tell(&self, _: &Tell) {}
+    fn access(&self, missing: &[&'static str]) {
+        self.0.lock().unwrap().push(missing.to_vec());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn scenario_c3_access_is_reviewed_until_nothing_is_missing_and_then_no_more() {
+    let api = free_lease();
+    let seat = Arc::new(Seat::new(options("a"), Arc::new(TokioClock::new(L, 0))));
+    let seen = Arc::new(Missing::default());
+    api.deny("a", "leases", "update");
+    let silent = api.fault(Fault::on(Verb::Ssar, Effect::SilentBefore).caller("a"));
+    let client = connect(&api, "a").client();
+    let checking = tokio::spawn(access::run(client, target(), seat, seen.clone()));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(seen.0.lock().unwrap().is_empty(), "no answer says nothing");
+    api.clear_fault(silent);
+    // A review that hangs takes 5 s, and the next one comes P later.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    assert_eq!(*seen.0.lock().unwrap(), [vec!["update"]]);
+    api.allow_all("a");
+    tokio::time::timeout(L + SLACK, checking).await.unwrap().unwrap();
+    assert_eq!(*seen.0.lock().unwrap(), [vec!["update"], vec![]]);
+}
+
 // The driver with the real core.
+
+fn options(name: &str) -> Options {
+    Options {
+        identity: name.into(),
+        incarnation: format!("{name}-1").into(),
+        takes_over: false,
+        timing: Timing::default(),
+        missing_lease: MissingLease::Create,
+        drain_timeout: DrainTimeout::Auto,
+        on_app_exit: OnAppExit::Release,
+        unsafe_release_on_sigterm: false,
+        max_valid: None,
+        rules: Rules::default(),
+    }
+}
 
 #[derive(Debug)]
 struct Pod {
@@ -168,20 +217,8 @@ struct Pod {
 
 impl Pod {
     fn start(api: &Api, name: &str) -> Pod {
-        let options = Options {
-            identity: name.into(),
-            incarnation: format!("{name}-1").into(),
-            takes_over: false,
-            timing: Timing::default(),
-            missing_lease: MissingLease::Create,
-            drain_timeout: DrainTimeout::Auto,
-            on_app_exit: OnAppExit::Release,
-            unsafe_release_on_sigterm: false,
-            max_valid: None,
-            rules: Rules::default(),
-        };
         let clock = Arc::new(TokioClock::new(Duration::from_secs(1000), 0));
-        let seat = Arc::new(Seat::new(options, clock));
+        let seat = Arc::new(Seat::new(options(name), clock));
         let lease = LeaseApi::new(target(), connect(api, name));
         let teller = Teller::new(target(), name.into(), Arc::new(NoObserver), None);
         let (stop, signals) = Signals::by_hand();
