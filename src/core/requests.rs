@@ -103,6 +103,7 @@ impl<B: Clone> Elector<B> {
                 self.lease_deleted(now, term.valid_until);
             }
         }
+        self.writes.pace.done(now.mono);
         let source =
             if created { Source::Quorum { highest: self.seen.highest } } else { Source::Other };
         self.observed(now, object, source);
@@ -114,7 +115,7 @@ impl<B: Clone> Elector<B> {
         let bad = object.record.bad_annotations;
         let resume = object.record.version;
         let first = !self.seen.read;
-        let refuted = self.seen.refuted;
+        let (refuted, was_absent) = (self.seen.refuted, self.seen.is_absent());
         let verdict = self.seen.accept(now.mono, object, source, self.options.rules);
         match verdict {
             Verdict::Unordered | Verdict::Old => return,
@@ -135,7 +136,7 @@ impl<B: Clone> Elector<B> {
         if old_uid.is_some_and(|uid| uid != record.uid) {
             self.tell(Tell::LeaseDeleted);
         }
-        if refuted {
+        if refuted || was_absent {
             // What stood in the way of the last write is known: the next may go out at once.
             self.writes.pace.next_at = now.mono;
         }
