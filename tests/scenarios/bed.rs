@@ -10,6 +10,7 @@ use tenure::core::{
     Tell, Verb as Asked, Wall,
 };
 use tenure::embedded::{LeaseApi as Api, Verb};
+use tenure::metrics::Outcome;
 use tenure::seat::{Clock, Seat};
 use tenure::shell::clock::TokioClock;
 use tenure::shell::{Connect, Driver, Ending, LeaseApi, Observer, Signals, Target, Teller};
@@ -50,7 +51,7 @@ struct Recorder(Arc<Mutex<Vec<Tell>>>);
 
 impl Observer for Recorder {
     fn beat(&self, _: Mono) {}
-    fn request(&self, _: Asked, _: &'static str) {}
+    fn request(&self, _: Asked, _: Outcome) {}
     fn tell(&self, tell: &Tell) {
         self.0.lock().unwrap().push(tell.clone());
     }
