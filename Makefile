@@ -1,5 +1,7 @@
 .DEFAULT_GOAL := help
 
+include deploy/pod.mk
+
 .PHONY: help
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-zA-Z0-9_-]+:.*## / { printf "%-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,4 +28,16 @@ release-musl: ## the static release binary for this machine, and its size
 marks: ## each rule of the protocol's appendix: its test, and whether the test notices its absence
 	cargo test -q --features mutants --test marks -- table --nocapture
 
-include deploy/pod.mk
+# Everything a test needs: the real control plane and the client-go peer are built once.
+.PHONY: test
+test: cluster-binaries peer ## all tests but those with real pods; sets up what they need
+	cargo test --features mutants $(ARGS)
+
+.PHONY: lint
+lint: $(CARGO_DENY) $(ACTIONLINT) ## formatting, clippy, licences, workflows, shell scripts
+	cargo fmt --check
+	cargo clippy --all-targets --features mutants -- -D warnings
+	cargo clippy --features kubeconfig -- -D warnings
+	$(CARGO_DENY) check bans licenses sources
+	$(ACTIONLINT)
+	shellcheck hack/*.sh deploy/*.sh .ci/run

@@ -17,6 +17,11 @@ PYTHON := $(CACHE)/python/bin/python3
 KUBE_BIN = $(CACHE)/kubernetes/$(shell sed -n 's/^.*k8s.io\/kubernetes \(v[0-9.]*\)$$/\1/p' tests/cluster/binaries/go.mod)/bin
 KUBECTL = $(firstword $(wildcard $(KUBEBUILDER_ASSETS)/kubectl) $(KUBE_BIN)/kubectl)
 
+CARGO_DENY := $(TOOLS)/cargo-deny-0.20.2/bin/cargo-deny
+
+$(CARGO_DENY):
+	cargo install --quiet --locked --root $(TOOLS)/cargo-deny-0.20.2 cargo-deny@0.20.2
+
 GO_INSTALL = CGO_ENABLED=0 GOBIN=$(@D) go install
 $(HELM4):
 	$(GO_INSTALL) helm.sh/helm/v4/cmd/helm@v4.3.1

@@ -68,7 +68,10 @@ impl Seat {
     pub fn answer(&self, ask: Ask) -> Answer {
         let mut elector = self.lock();
         let answer = elector.answer(self.clock.now(), ask);
-        self.tell(&elector);
+        // Only an answer that found a term expired changes anything.
+        if elector.has_actions() {
+            self.tell(&elector);
+        }
         answer
     }
 

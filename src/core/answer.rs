@@ -148,13 +148,14 @@ impl<B: Clone> Elector<B> {
         let left = until.map_or(Duration::ZERO, |until| until.since(now.mono));
         let valid_for = Duration::from_millis(left.as_millis() as u64);
         let valid_until = until.filter(|_| !valid_for.is_zero());
-        let granted = if ask.sees_no_length { full } else { valid_until };
-        if valid_until.is_some() {
-            self.told_until = self.told_until.max(granted);
-        }
         let enough = ask.min_valid.is_none_or(|min| valid_for >= min);
         let leading = self.face.state == State::Leading;
         let leader = leading && enough && (valid_until.is_some() || !judged);
+        // Whoever sees no length takes a yes for as long as it could be.
+        let granted = if ask.sees_no_length && leader { full } else { valid_until };
+        if valid_until.is_some() {
+            self.told_until = self.told_until.max(granted);
+        }
         assert!(!leader || !judged || valid_until > Some(now.mono), "S3: leader at valid_until");
         let term = self.term.as_ref();
         let record = self.seen.record();

@@ -128,6 +128,12 @@ impl<B: Clone> Elector<B> {
         self.actions.pop_front()
     }
 
+    /// Whether there is anything to do.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// When to come back with [`Event::Timeout`] if nothing else happens.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Mono> {

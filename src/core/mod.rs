@@ -9,6 +9,8 @@
 //!
 //! No async, no I/O, no clock, no randomness, no Kubernetes types. One [`Elector`] per Lease.
 
+#![deny(clippy::disallowed_methods)]
+
 mod answer;
 mod attempts;
 mod campaign;
