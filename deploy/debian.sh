@@ -8,10 +8,12 @@ for package in "$@"; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+root=
+[ "$(id -u)" = 0 ] || root="sudo -n"
+if ! command -v apt-get >/dev/null || ! $root true 2>/dev/null; then
 	echo "needed, and not installed:$missing (this needs root and apt-get)" >&2
 	exit 1
 fi
-apt-get update -qq
+$root apt-get update -qq
 # shellcheck disable=SC2086
-DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null
+$root env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null

@@ -11,13 +11,16 @@ command -v buildah >/dev/null || deploy/debian.sh buildah
 deploy/static-binary.sh "$arch" "$cache/static/$arch"
 images=$cache/images
 mkdir -p "$images"
-store="--storage-driver vfs --root $images/store --runroot $images/run"
-revision=$(git rev-parse --short HEAD 2>/dev/null || echo unknown)
+work=$(mktemp -d "$images/.build.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+store="--storage-driver vfs --root $work/store --runroot $work/run"
+revision=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+date=$(git log -1 --format=%ct 2>/dev/null || echo 0)
 archive=$images/tenure-$arch.tar
 # shellcheck disable=SC2086
 {
 	buildah $store bud --quiet --isolation chroot --platform "linux/$arch" --build-context "bin=$cache/static/$arch" \
-		--build-arg "VERSION=${name##*:}" --build-arg "REVISION=$revision" --tag "$name" . >/dev/null
+		--build-arg "VERSION=${name##*:}" --build-arg "REVISION=$revision" --timestamp "$date" --tag "$name" . >/dev/null
 	rm -f "$archive"
 	buildah $store push --quiet "$name" "docker-archive:$archive:$name"
 }

@@ -48,10 +48,14 @@ image: ## the image for ARCH, as a loadable archive (needs buildah, no engine)
 	deploy/image.sh $(ARCH) $(IMAGE):$(VERSION) $(CACHE)
 
 .PHONY: chart-lint
-chart-lint: $(HELM4) $(HELM3) $(KUBECONFORM) $(PROMTOOL) $(PYTHON) cluster-binaries ## lint and test the chart and the plain manifests
+chart-lint: $(HELM4) $(HELM3) $(KUBECONFORM) $(PROMTOOL) $(PYTHON) kubectl ## lint and test the chart and the plain manifests
 	cargo build --quiet --bin tenure
 	HELM4=$(HELM4) HELM3=$(HELM3) KUBECONFORM=$(KUBECONFORM) PROMTOOL=$(PROMTOOL) KUBECTL=$(KUBECTL) \
 	  TENURE_CACHE=$(CACHE) $(PYTHON) -m pytest -q tests/chart
+
+.PHONY: kubectl
+kubectl:
+	hack/build-kubernetes.sh kubectl
 
 .PHONY: chart-docs
 chart-docs: $(PYTHON) ## write the chart README's table of values anew
@@ -61,10 +65,14 @@ chart-docs: $(PYTHON) ## write the chart README's table of values anew
 workflow-lint: $(ACTIONLINT) ## lint the workflows
 	$(ACTIONLINT)
 
-# With KUBECONFIG set, the tests run in that cluster (tests/e2e/README.md); else on a node of their own.
+# These belong to the verbs that the Makefile defines.
+lint: workflow-lint
+test: chart-lint
+
+# With KUBECONFIG set, the tests run in that cluster; else on a node of their own.
 E2E = KUBE_BIN=$(KUBE_BIN) KUBECTL=$(KUBECTL) TENURE_CACHE=$(CACHE) TENURE_IMAGE=$(IMAGE):$(VERSION) \
   TENURE_IMAGE_ARCHIVE=$(IMAGES)/tenure-$(ARCH).tar $(PYTHON) -m pytest -q tests/e2e $(ARGS)
-E2E_NEEDS = image $(PYTHON) $(if $(KUBECONFIG),cluster-binaries,node-binaries)
+E2E_NEEDS = image $(PYTHON) $(if $(KUBECONFIG),kubectl,node-binaries)
 
 .PHONY: e2e
 e2e: $(HELM4) $(E2E_NEEDS) ## real pods: kubelet, containerd, the chart by Helm 4
@@ -77,6 +85,10 @@ e2e-helm3: $(HELM3) $(E2E_NEEDS) ## the same with Helm 3
 .PHONY: e2e-openshift-uid
 e2e-openshift-uid: $(HELM4) $(E2E_NEEDS) ## the same under uid 1000680000, as OpenShift would give it
 	HELM=$(HELM4) E2E_UID=1000680000 $(E2E)
+
+.PHONY: e2e-images
+e2e-images: $(PYTHON) ## the images of the tests' own app, to load into a cluster
+	$(PYTHON) tests/e2e/images.py $(CACHE)
 
 .PHONY: image-arm64
 image-arm64: ## build the arm64 image and run it under qemu-user-static

@@ -9,14 +9,20 @@
 {{- $sum -}}
 {{- end -}}
 
-{{/* Nanoseconds -> "1.5s", "200ms", "8.333333333s": as the binary prints a duration. */}}
+{{/* (list milliseconds nanoseconds) -> "1.5s", "200ms", "8.333333333s": as the binary prints a duration. */}}
 {{- define "tenure.duration" -}}
-{{- $n := int64 . -}}
-{{- if or (ge $n 1000000000) (eq $n 0) -}}
-{{- div $n 1000000000 }}{{ include "tenure.fraction" (printf "%09d" (mod $n 1000000000)) }}s
+{{- $ms := index . 0 | int64 -}}
+{{- $rest := index . 1 | int64 -}}
+{{- if or (ge $ms 1000) (eq $ms 0) -}}
+{{- div $ms 1000 }}{{ include "tenure.fraction" (printf "%09d" (add (mul (mod $ms 1000) 1000000) $rest)) }}s
 {{- else -}}
-{{- div $n 1000000 }}{{ include "tenure.fraction" (printf "%06d" (mod $n 1000000)) }}ms
+{{- $ms }}{{ include "tenure.fraction" (printf "%06d" $rest) }}ms
 {{- end -}}
+{{- end -}}
+{{/* 5/6 of a number of milliseconds. */}}
+{{- define "tenure.fiveSixths" -}}
+{{- $five := mul 5 (int64 .) -}}
+{{- include "tenure.duration" (list (div $five 6) (div (mul (mod $five 6) 1000000) 6)) -}}
 {{- end -}}
 {{- define "tenure.fraction" -}}
 {{- with regexReplaceAll "0+$" . "" }}.{{ . }}{{ end -}}
@@ -35,9 +41,9 @@
 {{- $l := include "tenure.millis" $v.timings.leaseDuration | int64 -}}
 {{- $r := include "tenure.millis" $v.timings.renewDeadline | int64 -}}
 {{- $p := include "tenure.millis" $v.timings.retryPeriod | int64 -}}
-{{- $ld := include "tenure.duration" (mul $l 1000000) -}}
-{{- $rd := include "tenure.duration" (mul $r 1000000) -}}
-{{- $pd := include "tenure.duration" (mul $p 1000000) -}}
+{{- $ld := include "tenure.duration" (list $l 0) -}}
+{{- $rd := include "tenure.duration" (list $r 0) -}}
+{{- $pd := include "tenure.duration" (list $p 0) -}}
 {{- range $flag, $n := dict "--lease-duration" $l "--renew-deadline" $r "--retry-period" $p -}}
 {{- if eq (int64 $n) 0 -}}{{- fail (printf "%s=0s: must be greater than zero" $flag) -}}{{- end -}}
 {{- end -}}
@@ -51,10 +57,10 @@
 {{- fail (printf "--lease-duration=%s: must be at most 2147483647s" $ld) -}}
 {{- end -}}
 {{- if gt (mul 6 $r) (mul 5 $l) -}}
-{{- fail (printf "--renew-deadline=%s: 1.2 x --renew-deadline must be at most --lease-duration=%s (allowed: up to %s)" $rd $ld (include "tenure.duration" (div (mul $l 5000000) 6))) -}}
+{{- fail (printf "--renew-deadline=%s: 1.2 x --renew-deadline must be at most --lease-duration=%s (allowed: up to %s)" $rd $ld (include "tenure.fiveSixths" $l)) -}}
 {{- end -}}
 {{- if ge (mul 6 $p) (mul 5 $r) -}}
-{{- fail (printf "--retry-period=%s: 1.2 x --retry-period must be less than --renew-deadline=%s (allowed: below %s)" $pd $rd (include "tenure.duration" (div (mul $r 5000000) 6))) -}}
+{{- fail (printf "--retry-period=%s: 1.2 x --retry-period must be less than --renew-deadline=%s (allowed: below %s)" $pd $rd (include "tenure.fiveSixths" $r)) -}}
 {{- end -}}
 {{- if lt (sub $r $p) 600 -}}
 {{- fail (printf "--retry-period=%s: (--renew-deadline=%s - --retry-period) / 3 must be at least 200ms, room for 3 attempts" $pd $rd) -}}
@@ -63,7 +69,7 @@
 {{- $d := include "tenure.millis" $v.drainTimeout | int64 -}}
 {{- $room := sub $v.terminationGracePeriodSeconds 3 -}}
 {{- if gt $d (mul $room 1000) -}}
-{{- fail (printf "--drain-timeout=%s: must leave 3s of terminationGracePeriodSeconds=%d for the release (allowed: up to %ds)" (include "tenure.duration" (mul $d 1000000)) (int $v.terminationGracePeriodSeconds) $room) -}}
+{{- fail (printf "--drain-timeout=%s: must leave 3s of terminationGracePeriodSeconds=%d for the release (allowed: up to %ds)" (include "tenure.duration" (list $d 0)) (int $v.terminationGracePeriodSeconds) $room) -}}
 {{- end -}}
 {{- else if lt (int $v.terminationGracePeriodSeconds) 3 -}}
 {{- fail (printf "terminationGracePeriodSeconds=%d: must be at least 3, the time a release may take" (int $v.terminationGracePeriodSeconds)) -}}

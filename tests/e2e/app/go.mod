@@ -1,0 +1,3 @@
+module tenure.local/e2e-app
+
+go 1.26
