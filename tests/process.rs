@@ -248,6 +248,29 @@ async fn scenario_r5_after_a_storm_of_resets_the_next_attempt_works() {
 }
 
 #[tokio::test]
+async fn scenario_r10_terms_that_come_and_go_leave_descriptors_and_memory_flat() {
+    let pods = Pods::new().await;
+    pods.make_free();
+    let a = pods.start("a").await;
+    let cycles = async |count: u32| {
+        for _ in 0..count {
+            eventually(async || a.leads().await).await;
+            let (status, body) = a.post("/release", json!({"cool_down": "0s"})).await;
+            assert_eq!((status, &body["released"]), (200, &json!(true)), "{body}");
+        }
+        eventually(async || a.leads().await).await;
+        a.usage()
+    };
+    // A term of one process takes a second, the least between two renewTimes that count. By the
+    // first few, buffers and pools have grown to what they need.
+    let warm = cycles(5).await;
+    let end = cycles(20).await;
+    assert_eq!(end.threads, 1);
+    assert!(end.descriptors <= warm.descriptors + 2, "{warm:?} {end:?}");
+    assert!(end.resident_kib <= warm.resident_kib + 1024, "{warm:?} {end:?}");
+}
+
+#[tokio::test]
 async fn scenario_t9_an_api_server_that_comes_later_is_waited_for_and_told_of_once() {
     let mut pods = Pods::new().await;
     pods.make_free();

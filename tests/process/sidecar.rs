@@ -179,6 +179,14 @@ pub(crate) struct Sidecar {
     identity: String,
 }
 
+/// What a process takes of its machine.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    pub(crate) threads: u64,
+    pub(crate) descriptors: usize,
+    pub(crate) resident_kib: u64,
+}
+
 /// The log of a sidecar whose test has failed.
 impl Drop for Sidecar {
     fn drop(&mut self) {
@@ -233,6 +241,20 @@ impl Sidecar {
             .filter_map(|line| serde_json::from_str::<Value>(line).ok())
             .filter(|line| line["message"].as_str().is_some_and(|text| text.contains(message)))
             .collect()
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let proc = PathBuf::from(format!("/proc/{}", self.child.id().unwrap()));
+        let status = std::fs::read_to_string(proc.join("status")).unwrap();
+        let number = |field: &str| {
+            let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        Usage {
+            threads: number("Threads:"),
+            descriptors: std::fs::read_dir(proc.join("fd")).unwrap().count(),
+            resident_kib: number("VmRSS:"),
+        }
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
