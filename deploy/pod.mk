@@ -61,12 +61,7 @@ kubectl:
 chart-docs: $(PYTHON) ## write the chart README's table of values anew
 	$(PYTHON) tests/chart/values_table.py --write
 
-.PHONY: workflow-lint
-workflow-lint: $(ACTIONLINT) ## lint the workflows
-	$(ACTIONLINT)
-
-# These belong to the verbs that the Makefile defines.
-lint: workflow-lint
+# Part of the Makefile's own verb.
 test: chart-lint
 
 # With KUBECONFIG set, the tests run in that cluster; else on a node of their own.

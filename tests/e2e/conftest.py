@@ -1,6 +1,7 @@
 """One cluster for the whole run; a release with a record for each test that asks for one."""
 
 import os
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -23,6 +24,7 @@ def pytest_configure(config):
 
 def pytest_sessionstart(session):
     """Installs what is missing, or says why nothing can be run here."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))  # ended from outside: clean up, too
     if os.environ.get("KUBECONFIG"):
         return
     subprocess.run([ROOT / "deploy/debian.sh", *own.PACKAGES], check=False)

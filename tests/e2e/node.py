@@ -19,6 +19,7 @@ from images import PAUSE
 CGROUPS = Path("/sys/fs/cgroup")
 # Kubelet, CNI and containerd write here whatever they are told.
 LEFT_BEHIND = ["/var/lib/kubelet", "/var/lib/cni", "/var/log/containers", "/var/log/pods", "/run/containerd", "/opt/containerd"]
+BEFORE = Path("/run/tenure-before")  # which of them were there before the first of our nodes
 PACKAGES = "containerd runc containernetworking-plugins nftables iproute2 busybox-static openssl util-linux".split()
 
 
@@ -45,17 +46,15 @@ class Network:
 
 
 class Node:
-    def __init__(self, folder, binaries, family=4):
-        self.name = f"e2e{os.getpid()}v{family}"
+    def __init__(self, folder, binaries, family=4, name=None):
+        self.name = name or f"e2e{os.getpid()}v{family}"
         self.dir = Path(folder) / self.name
         self.run_dir = Path("/run") / f"tenure-{self.name}"  # socket paths must stay short
         self.logs = self.dir / "logs"
         self.bin = Path(binaries)
         self.net = Network(family)
         self.processes = {}  # name -> Popen, in the order of their start
-        self.there_before = {path for path in LEFT_BEHIND if Path(path).exists()}
         self.cgroup = f"tenure-{self.name}"  # all pods are below it: other kubelets of this machine stay untouched
-        self.namespaces_before = _pod_namespaces()
         self.inside = ["nsenter", f"--net=/run/netns/{self.name}"]
         self.kubeconfig = self.dir / "admin.kubeconfig"
         self.audit_log = self.dir / "audit.log"
@@ -64,6 +63,13 @@ class Node:
 
     def start(self):
         check_machine()
+        for name in _nodes(alive=False):
+            Node(self.dir.parent, self.bin, name=name).stop(keep_logs=False)
+        for old in self.dir.parent.glob("e2e*v?"):  # logs of failed runs
+            if not Path(f"/proc/{_pid_of(old.name)}").exists():
+                shutil.rmtree(old, ignore_errors=True)
+        if not _nodes(alive=True):
+            BEFORE.write_text("\n".join(path for path in LEFT_BEHIND if Path(path).exists()))
         for folder in (self.dir, self.logs, self.run_dir, self.dir / "pki"):
             folder.mkdir(parents=True, exist_ok=True)
         self._network()
@@ -79,20 +85,24 @@ class Node:
         self._end_containers()
         for name in reversed(list(self.processes)):
             self.end(name)
-        for namespace in {self.name} | (_pod_namespaces() - self.namespaces_before):
-            subprocess.run(["ip", "netns", "delete", namespace], check=False)
+        left = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True, check=False)
+        for pid in left.stdout.split():
+            _kill(int(pid))
+        subprocess.run(["ip", "netns", "delete", self.name], capture_output=True, check=False)
         self._unmount()
-        for path in set(LEFT_BEHIND) - self.there_before:
-            shutil.rmtree(path, ignore_errors=True)
         for cgroup in reversed(self._cgroups()):
             with contextlib.suppress(OSError):
                 cgroup.rmdir()
         shutil.rmtree(self.run_dir, ignore_errors=True)
-        for entry in self.dir.iterdir():
+        if not (_nodes(alive=True) or _nodes(alive=False)) and BEFORE.exists():
+            for path in set(LEFT_BEHIND) - set(BEFORE.read_text().split()):
+                shutil.rmtree(path, ignore_errors=True)
+            BEFORE.unlink()
+        for entry in self.dir.iterdir() if self.dir.exists() else ():
             if not (keep_logs and entry in (self.logs, self.audit_log)):
                 shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink()
         if not keep_logs:
-            self.dir.rmdir()
+            shutil.rmtree(self.dir, ignore_errors=True)
 
     def spawn(self, name, *command):
         log = (self.logs / f"{name}.log").open("a")
@@ -220,6 +230,7 @@ state = "{self.run_dir}/containerd"
   path = "{self.dir}/opt"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE}"
+  netns_mounts_under_state_dir = true
   disable_apparmor = true
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -330,8 +341,14 @@ def check_machine():
         raise Unfit(f"missing: {', '.join(missing)} (Debian: {' '.join(PACKAGES)})")
 
 
-def _pod_namespaces():
-    return {path.name for path in Path("/run/netns").glob("cni-*")}
+def _nodes(alive):
+    """Names of the nodes on this machine whose test run lives, or was killed before it could clean up."""
+    names = [path.name.removeprefix("tenure-") for path in Path("/run").glob("tenure-e2e*v?")]
+    return [name for name in names if Path(f"/proc/{_pid_of(name)}").exists() == alive]
+
+
+def _pid_of(name):
+    return name.removeprefix("e2e").partition("v")[0]
 
 
 def _pids_with(text):
