@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use tenure::core::{
-    Ask, DrainTimeout, Failure, FailureClass, MissingLease, Mono, OnAppExit, Options, Purpose,
-    ReadOutcome, Released, Rules, State, Tell, Wall, Write, WriteOutcome,
+    Ask, DrainTimeout, Event, Failure, FailureClass, MissingLease, Mono, OnAppExit, Options,
+    Purpose, ReadOutcome, Released, Rules, State, Tell, Wall, Write, WriteOutcome,
 };
 use tenure::embedded::{Effect, Fault, LeaseApi as Api, Verb, WatchCommand};
 use tenure::seat::{Base, Seat};
@@ -172,14 +172,15 @@ impl Observer for Missing {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scenario_c3_access_is_reviewed_until_nothing_is_missing_and_then_no_more() {
+async fn scenario_c3_access_is_reviewed_until_nothing_is_missing_and_again_when_something_is_forbidden()
+ {
     let api = free_lease();
     let seat = Arc::new(Seat::new(options("a"), Arc::new(TokioClock::new(L, 0))));
     let seen = Arc::new(Missing::default());
     api.deny("a", "leases", "update");
     let silent = api.fault(Fault::on(Verb::Ssar, Effect::SilentBefore).caller("a"));
     let client = connect(&api, "a").client();
-    let checking = tokio::spawn(access::run(client, target(), seat, seen.clone()));
+    let checking = tokio::spawn(access::run(client, target(), seat.clone(), seen.clone()));
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(seen.0.lock().unwrap().is_empty(), "no answer says nothing");
     api.clear_fault(silent);
@@ -187,8 +188,17 @@ async fn scenario_c3_access_is_reviewed_until_nothing_is_missing_and_then_no_mor
     tokio::time::sleep(Duration::from_secs(8)).await;
     assert_eq!(*seen.0.lock().unwrap(), [vec!["update"]]);
     api.allow_all("a");
-    tokio::time::timeout(L + SLACK, checking).await.unwrap().unwrap();
+    tokio::time::sleep(L + SLACK).await;
     assert_eq!(*seen.0.lock().unwrap(), [vec!["update"], vec![]]);
+    assert!(!seat.look(|core| core.is_denied()));
+    let asked = api.count(Some("a"), Some(Verb::Ssar));
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(api.count(Some("a"), Some(Verb::Ssar)), asked, "asked no more");
+    seat.handle(Event::Access { denied: true });
+    tokio::time::sleep(L + SLACK).await;
+    assert!(!seat.look(|core| core.is_denied()), "asked again");
+    assert_eq!(api.count(Some("a"), Some(Verb::Ssar)), asked + 4);
+    checking.abort();
 }
 
 // The driver with the real core.

@@ -168,7 +168,8 @@ impl<B: Clone> Elector<B> {
             Event::Read { id, outcome } => self.on_read(now, id, outcome),
             Event::Write { id, outcome } => self.on_write(now, id, outcome),
             Event::Watch { id, event } => self.on_watch(now, id, event),
-            Event::Access { denied } => self.denied.access = denied,
+            Event::Access { denied: true } => self.denied.access = true,
+            Event::Access { denied: false } => self.denied = Denied::default(),
             Event::HoldOpened => self.holds = self.holds.saturating_add(1),
             Event::HoldClosed { by_peer } => self.on_hold_closed(now, by_peer),
             Event::AppStopped(word) => self.on_app_stopped(now, word),
@@ -287,6 +288,11 @@ impl<B: Clone> Elector<B> {
 
     pub fn holds(&self) -> u32 {
         self.holds
+    }
+
+    /// Whether something was forbidden, and not allowed since.
+    pub fn is_denied(&self) -> bool {
+        self.denied != Denied::default()
     }
 
     /// Whether the Lease was ever read (or found absent).

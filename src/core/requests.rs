@@ -266,7 +266,8 @@ impl<B: Clone> Elector<B> {
             return Some(self.read_pace.next_at);
         }
         let leading = self.term.is_some() || self.release.is_some();
-        if leading || (self.watch.alive() && !self.seen.unordered) {
+        let told_by_watch = self.watch.alive() && !self.seen.unordered && !self.denied.get;
+        if leading || told_by_watch {
             return None;
         }
         let poll = self.last_read + self.options.timing.lease_duration();

@@ -1,5 +1,6 @@
 //! The access self-check: may this service account do what it will have to? Asked at the start, so
-//! that a wrong Role is told of at once, also on a standby that has nothing to write yet.
+//! that a wrong Role is told of at once, also on a standby that has nothing to write yet; and again
+//! after a request was forbidden, so that rights restored are noticed by whoever has nothing to ask.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,8 @@ pub fn needed(missing_lease: MissingLease) -> &'static [&'static str] {
     }
 }
 
-/// Asks until nothing is missing: every L, and as long as nobody answers every P.
+/// Asks until nothing is missing: every L, and as long as nobody answers every P. Asks again when
+/// something was forbidden since.
 pub async fn run(
     client: kube::Client,
     target: Target,
@@ -50,6 +52,7 @@ pub async fn run(
         (needed(options.missing_lease), timing.lease_duration(), timing.retry_period())
     });
     let mut told: Option<Vec<&'static str>> = None;
+    let mut pulse = seat.pulse();
     loop {
         let pause = match check(&client, &target, verbs).await {
             Verdict::Unknown => retry,
@@ -62,20 +65,24 @@ pub async fn run(
                 told = Some(missing);
                 every
             }
-            verdict @ (Verdict::Passed | Verdict::NoReview(_)) => {
-                if let Verdict::NoReview(status) = verdict {
-                    let status = status.as_u16();
-                    tracing::warn!(
-                        status,
-                        "the API server reviews no access: rights are unchecked"
-                    );
-                }
-                if told.is_some() {
+            Verdict::NoReview(status) => {
+                let status = status.as_u16();
+                tracing::warn!(status, "the API server reviews no access: rights are unchecked");
+                observer.access(&[]);
+                return;
+            }
+            Verdict::Passed => {
+                if told.take().is_some() {
                     tracing::info!(lease = target.name, "all needed rights are there");
                 }
                 observer.access(&[]);
                 seat.handle(Event::Access { denied: false });
-                return;
+                while !seat.look(|elector| elector.is_denied()) {
+                    if pulse.changed().await.is_err() {
+                        return;
+                    }
+                }
+                every
             }
         };
         tokio::time::sleep(pause).await;
