@@ -6,6 +6,15 @@ include deploy/pod.mk
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-zA-Z0-9_-]+:.*## / { printf "%-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# ARGS are flags of `tenure demo`.
+.PHONY: demo
+demo: ## three candidates without a cluster, and what happens to their leaders
+	cargo run --features demo-tui -- demo $(ARGS)
+
+.PHONY: demo-picture
+demo-picture: ## record docs/demo.svg from a real run
+	cargo run --features demo-tui -- demo --duration 24s --seed 1 --plain --picture docs/demo.svg
+
 .PHONY: cluster-binaries
 cluster-binaries: ## build etcd, kube-apiserver and kubectl for the tests on a real API server (once, minutes)
 	hack/build-kubernetes.sh kube-apiserver etcd kubectl

@@ -12,6 +12,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub mod budget;
 pub mod commands;
+pub mod demo;
 mod sidecar;
 mod usage;
 mod value;
@@ -52,6 +53,8 @@ pub enum Command {
     /// The last line of the app's own shutdown or of its entrypoint (`app; tenure release
     /// --final`). Never from preStop: that runs while the app still works.
     Release(ReleaseArgs),
+    /// No cluster needed: a Lease API, three candidates, and failover after failover
+    Demo(demo::DemoArgs),
     /// Failover times, tolerances and load that follow from given timings
     Budget(budget::BudgetArgs),
 }

@@ -31,6 +31,7 @@ pub mod cli;
 pub mod client;
 pub mod config;
 pub mod core;
+pub mod demo;
 pub mod embedded;
 pub mod identity;
 pub mod metrics;

@@ -5,11 +5,16 @@ use std::process::ExitCode;
 
 use tenure::cli::{self, Command, Refusal};
 use tenure::config::{Config, Surroundings};
+use tenure::demo::Demo;
 use tenure::telemetry;
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(abort_on_panic));
-    let command = match cli::parse(std::env::args_os()) {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if let Some(code) = tenure::demo::part(&arguments) {
+        return code;
+    }
+    let command = match cli::parse(arguments) {
         Ok(command) => command,
         Err(Refusal::Tell(text)) => {
             // A reader that went away is no reason to panic.
@@ -26,6 +31,10 @@ fn main() -> ExitCode {
         Command::Status(args) => asking(cli::commands::status(args)),
         Command::Wait(args) => asking(cli::commands::wait(args)),
         Command::Release(args) => asking(cli::commands::release(args)),
+        Command::Demo(args) => match Demo::new(args) {
+            Ok(demo) => asking(demo.run()),
+            Err(error) => wrong_usage(&error),
+        },
         Command::Budget(args) => {
             cli::budget::budget(args).unwrap_or_else(|error| wrong_usage(&error))
         }
