@@ -50,3 +50,9 @@ lint: $(CARGO_DENY) $(ACTIONLINT) ## formatting, clippy, licences, workflows, sh
 	$(CARGO_DENY) check bans licenses sources
 	$(ACTIONLINT)
 	shellcheck hack/*.sh deploy/*.sh .ci/run
+
+.PHONY: sim
+sim: ## simulate SEEDS=10000 clusters (FIRST=n: from there on), or replay one with its timeline: SEED=n
+	SEEDS=$(or $(SEEDS),10000) cargo test -q --test simulation -- --nocapture
+
+include deploy/pod.mk

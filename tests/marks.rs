@@ -129,6 +129,12 @@ fn every_mark_has_a_test() {
     }
 }
 
+/// What the swarm and other searches have found.
+#[test]
+fn an_idle_lease_is_watched_though_its_version_is_refused() {
+    assert_eq!(run(taking::watch_of_an_idle_lease, None), Ok(()));
+}
+
 /// Prints the table of `make marks`.
 #[test]
 fn table() {

@@ -21,6 +21,9 @@ pub(super) struct Watching {
     pub(super) resume: Option<Version>,
     /// The resume point was refused: read before the next.
     pub(super) must_read: bool,
+    /// And let the next begin with whatever there is: the version of a Lease that nobody has written
+    /// for long stays refused, however often it is read.
+    afresh: bool,
     /// How often in a row it fell silent.
     silences: u32,
 }
@@ -35,6 +38,7 @@ impl Watching {
             next_at: Mono::ZERO,
             resume: None,
             must_read: false,
+            afresh: false,
             silences: 0,
         }
     }
@@ -107,7 +111,9 @@ impl<B: Clone> Elector<B> {
         self.watch.id = Some(id);
         self.watch.opened = false;
         self.watch.sent = now;
-        self.actions.push_back(Action::Watch { id, after: self.watch.resume });
+        let afresh = std::mem::take(&mut self.watch.afresh);
+        let after = self.watch.resume.filter(|_| !afresh);
+        self.actions.push_back(Action::Watch { id, after });
     }
 
     pub(super) fn on_watch(&mut self, now: Now, id: RequestId, event: WatchEvent<B>) {
@@ -139,6 +145,7 @@ impl<B: Clone> Elector<B> {
             WatchEvent::Gone => {
                 self.watch.lost(sent + retry);
                 self.watch.resume = None;
+                self.watch.afresh = true;
                 self.watch.must_read = true;
                 self.read_wanted = true;
             }

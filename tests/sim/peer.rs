@@ -69,6 +69,8 @@ pub struct Peer {
     /// By its own clock: it gives up leading then.
     leads_until: Option<u64>,
     inbox: Vec<PeerEvent>,
+    /// When it sent its last request, by its own clock.
+    sent_at: u64,
 }
 
 fn raw(record: &Record) -> Raw {
@@ -132,6 +134,7 @@ impl World {
             observed_at: 0,
             leads_until: None,
             inbox: Vec::new(),
+            sent_at: 0,
         });
         self.peer_tick(number, 0);
         number
@@ -171,6 +174,7 @@ impl World {
         let it = &mut self.peers[peer];
         it.step = step;
         it.generation += 1;
+        it.sent_at = it.clock.mono(self.now);
         let kind = if put.is_some() { Kind::Put } else { Kind::Get };
         let fate = match &self.weather {
             Some(weather) if !it.link.cut => weather.fate(&mut self.rng),
@@ -288,7 +292,8 @@ impl World {
                 let it = &mut self.peers[peer];
                 it.observe(&object.record, mono);
                 it.cached = Some(object);
-                it.leads_until = Some(mono + it.renew_deadline);
+                // Generous: it counts from the answer, and can be late for that. Not our fault.
+                it.leads_until = Some(it.sent_at + it.renew_deadline);
                 self.peer_tick(peer, retry);
             }
             (Step::FastUpdate, _) => self.peer_ask(peer, Step::Get, None),

@@ -84,7 +84,8 @@ impl World {
     }
 
     pub fn state(&self, pod: usize) -> State {
-        self.pods[pod].elector.as_ref().expect("it runs").state()
+        // A process that has ended sits out for good.
+        self.pods[pod].elector.as_ref().map_or(State::CoolingDown, |elector| elector.state())
     }
 
     pub fn epoch(&self, pod: usize) -> Option<u64> {

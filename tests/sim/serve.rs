@@ -164,7 +164,13 @@ impl World {
         if after.is_some_and(|after| after > self.store.version()) {
             return self.deliver(author, back, event(WatchEvent::Failed(Failure::UNKNOWN)));
         }
-        let mut stream = Stream { id, life: author.life, stalled: false, last_at: self.now + back };
+        let mut stream = Stream {
+            id,
+            life: author.life,
+            stalled: false,
+            ending: false,
+            last_at: self.now + back,
+        };
         self.deliver(author, back, event(WatchEvent::Opened));
         let backlog: Vec<WatchEvent<Base>> = match after {
             Some(after) => {
@@ -203,7 +209,7 @@ impl World {
         if it.link.watch_silent || it.link.cut {
             stream.stalled = true;
         }
-        if stream.stalled {
+        if stream.stalled || stream.ending {
             return;
         }
         let at = (now + it.link.watch_delay + slow).max(stream.last_at + 1);
