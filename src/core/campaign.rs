@@ -1,5 +1,7 @@
 //! A candidate without a term: when the Lease may be taken, and what is in the way.
 
+use std::time::Duration;
+
 use super::*;
 
 impl<B: Clone> Elector<B> {
@@ -33,7 +35,13 @@ impl<B: Clone> Elector<B> {
         let own = self.options.timing.lease_duration();
         let theirs = record.duration.unwrap_or(own);
         let span = if self.options.rules.on(Mark::F5) { theirs.max(own) } else { theirs };
-        self.seen.changed_at + span
+        // Whoever was blanked, or cut off from a Lease that was deleted, held for as long as its
+        // own record said, which may be longer than ours and than what stands there now.
+        let before = match record.somebody() {
+            Some(_) => Duration::ZERO,
+            None => self.seen.holder_duration,
+        };
+        self.seen.changed_at + span.max(before)
     }
 
     /// From when on we may acquire the Lease as it was last seen; [`Mono::ZERO`]: at once.

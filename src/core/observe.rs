@@ -1,6 +1,7 @@
 //! What a candidate believes of the Lease: the newest record it has seen, and since when.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::*;
 
@@ -40,7 +41,7 @@ pub(super) struct Seen<B> {
     /// When the record last changed, by our clock.
     pub(super) changed_at: Mono,
     /// How long the record stayed unchanged before that.
-    pub(super) interval: std::time::Duration,
+    pub(super) interval: Duration,
     /// The record came out of a store that went back: nothing in it is believed at once [F11].
     pub(super) doubted: bool,
     /// A compare-and-swap on the newest object has failed: it is not the newest any more.
@@ -51,6 +52,8 @@ pub(super) struct Seen<B> {
     pub(super) highest_epoch: u64,
     /// The uid in which a holder was last seen.
     pub(super) holder_uid: Option<Arc<str>>,
+    /// The duration that it held for.
+    pub(super) holder_duration: Duration,
 }
 
 impl<B> Seen<B> {
@@ -59,13 +62,14 @@ impl<B> Seen<B> {
             object: None,
             read: false,
             changed_at: now,
-            interval: std::time::Duration::ZERO,
+            interval: Duration::ZERO,
             doubted: false,
             refuted: false,
             unordered: false,
             highest: None,
             highest_epoch: 0,
             holder_uid: None,
+            holder_duration: Duration::ZERO,
         }
     }
 
@@ -121,6 +125,7 @@ impl<B> Seen<B> {
         self.highest_epoch = self.highest_epoch.max(new.epoch.unwrap_or(0));
         if new.somebody().is_some() {
             self.holder_uid = Some(new.uid.clone());
+            self.holder_duration = new.duration.unwrap_or_default();
         }
         self.object = Some(object);
         match went_back {

@@ -359,3 +359,24 @@ async fn scenario_e12_the_store_goes_back() {
         assert!(later > epoch, "{watches:?}: {later} after {epoch}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_term_is_waited_out_after_a_blanking_and_after_a_deletion() {
+    // In the middle of a rolling update that shortens the timings: A is valid for longer than B's
+    // whole term.
+    for deleted in [false, true] {
+        let bed = Bed::with_lease();
+        let a = bed.start_as("a", setup("a").timing(60, 40, 10));
+        bed.until(secs(1), || a.leads()).await;
+        let b = bed.start("b");
+        bed.run(secs(15)).await;
+        bed.api.cut_off("a");
+        if deleted {
+            bed.api.delete(NAMESPACE, LEASE);
+        } else {
+            bed.api.blank_holder(NAMESPACE, LEASE);
+        }
+        // The witness looks.
+        bed.until(secs(62), || b.leads()).await;
+    }
+}
