@@ -13,12 +13,16 @@ impl World {
         let earliest = self.swarm.as_ref().map_or(0, |swarm| swarm.no_starts_until);
         self.run_to_ns(earliest.max(self.now));
         let remade = self.swarm.as_ref().and_then(|swarm| swarm.remade_at);
+        let edited = self.swarm.as_ref().map_or(0, |swarm| swarm.edited);
         self.calm();
+        self.forget_the_dead();
         let lease = self.longest_lease();
         // Where the Lease had to be made anew, once more.
         let again =
             remade.is_some_and(|at| at + 2 * lease > self.now) || self.store.object.is_none();
-        let mut limit = if again { 2 * lease } else { lease } + SLACK;
+        // What a candidate remembers of its last holder counts then, on the slowest clock.
+        let limit = if again { 2 * lease.max(edited * 5 / 4) } else { lease };
+        let mut limit = limit + SLACK;
         if (0..self.pods.len()).any(|pod| self.state(pod) == State::Draining) {
             // Candidates that are giving a term up take their time first.
             limit += DRAINING;
