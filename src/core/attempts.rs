@@ -113,12 +113,12 @@ impl Writes {
     pub(super) fn drop_where(
         &mut self,
         mut gone: impl FnMut(&Attempt) -> bool,
-        mut cancel: impl FnMut(RequestId),
+        mut cancel: impl FnMut(&Attempt),
     ) {
         self.list.retain(|attempt| {
             let keep = !gone(attempt);
             if !keep && attempt.open {
-                cancel(attempt.id);
+                cancel(attempt);
             }
             keep
         });

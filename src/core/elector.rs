@@ -202,7 +202,7 @@ impl<B: Clone> Elector<B> {
             let Elector { writes, actions, .. } = self;
             writes.drop_where(
                 |attempt| attempt.open && attempt.sent + span <= now.mono,
-                |id| actions.push_back(Action::Cancel { id }),
+                |attempt| actions.push_back(Action::Cancel { id: attempt.id }),
             );
         }
         let actions = &mut self.actions;

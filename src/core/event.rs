@@ -125,7 +125,9 @@ pub enum Action<B> {
     Read { id: RequestId },
     /// PUT the Lease; over a fresh connection where an earlier one may be dead.
     Write { id: RequestId, write: Write<B>, fresh_connection: bool },
-    /// The answer of this read or write is of no more interest: drop it and its connection.
+    /// The answer of this read or write is of no more interest: drop it and its connection. Those
+    /// of others may be of no interest either by the time they come, and are then ignored; none is
+    /// waited for longer than one renew deadline.
     Cancel { id: RequestId },
     /// Watch the Lease, instead of any earlier watch, for what comes after that version.
     Watch { id: RequestId, after: Option<Version> },

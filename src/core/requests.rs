@@ -153,8 +153,8 @@ impl<B: Clone> Elector<B> {
         }
     }
 
-    /// Finds the write of ours that the record shows, and forgets all that can no longer land,
-    /// because their base is not the newest any more.
+    /// Finds the write of ours that the record shows, and forgets it, and all that can no longer
+    /// land, because their base is not the newest any more.
     pub(super) fn settle(&mut self, record: &Record) -> Option<Attempt> {
         let mine = self.names_me(record) && self.incarnation_is_mine(record);
         let shown = |attempt: &&Attempt| match self.options.rules.on(Mark::F7) {
@@ -177,7 +177,12 @@ impl<B: Clone> Elector<B> {
                 Some((uid, version)) => *uid != record.uid || Some(*version) < record.version,
                 None => true,
             },
-            |id| cancelled.push(id),
+            // The one that has landed is being answered: that leaves its connection whole.
+            |attempt| {
+                if record.renewed_at() != Some(attempt.renew_time) {
+                    cancelled.push(attempt.id);
+                }
+            },
         );
         for id in cancelled {
             // It had no chance any more: the next may go out at once, from the new base.
@@ -259,7 +264,7 @@ impl<B: Clone> Elector<B> {
 
     pub(super) fn forget_writes(&mut self) {
         let Elector { writes, actions, .. } = self;
-        writes.drop_where(|_| true, |id| actions.push_back(Action::Cancel { id }));
+        writes.drop_where(|_| true, |attempt| actions.push_back(Action::Cancel { id: attempt.id }));
     }
 
     /// When to read next; None: what is known comes by the watch, or by our own writes.

@@ -110,7 +110,7 @@ pub struct Driver {
 
 #[derive(Default)]
 struct Requests {
-    tasks: JoinSet<(RequestId, Answered)>,
+    tasks: JoinSet<(RequestId, Option<Answered>)>,
     open: HashMap<RequestId, (Verb, AbortHandle)>,
 }
 
@@ -172,7 +172,7 @@ impl Driver {
         }
     }
 
-    fn answered(&mut self, ended: Result<(RequestId, Answered), tokio::task::JoinError>) {
+    fn answered(&mut self, ended: Result<(RequestId, Option<Answered>), tokio::task::JoinError>) {
         let (id, outcome) = match ended {
             Ok(ended) => ended,
             Err(error) => match error.try_into_panic() {
@@ -183,6 +183,9 @@ impl Driver {
         };
         // One that was cancelled in the moment it was answered is of no more interest.
         let Some((verb, _)) = self.requests.open.remove(&id) else { return };
+        let Some(outcome) = outcome else {
+            return self.teller.observer.request(verb, Outcome::Unknown);
+        };
         let event = match outcome {
             Answered::Read(Explained { outcome, why }) => {
                 self.teller.read(&outcome, why);
@@ -254,7 +257,11 @@ impl Driver {
         verb: Verb,
         work: impl Future<Output = Answered> + Send + 'static,
     ) {
-        let task = self.requests.tasks.spawn(async move { (id, work.await) });
+        let limit = self.seat.look(|elector| elector.options().timing.renew_deadline());
+        let task = self.requests.tasks.spawn(async move {
+            // The core cancels in time what it waits for; this is for what it waits for no more.
+            (id, tokio::time::timeout(limit, work).await.ok())
+        });
         self.requests.open.insert(id, (verb, task));
     }
 

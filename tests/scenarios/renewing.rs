@@ -196,3 +196,27 @@ async fn invariant_l3_after_any_outage_somebody_leads() {
         bed.until(secs(3), || pods.iter().any(|pod| pod.leads())).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_the_watch_has_overtaken_is_still_waited_for() {
+    let bed = Bed::with_lease();
+    let a = bed.leader("a").await;
+    bed.run(secs(1)).await;
+    bed.api.clear_requests();
+    bed.api.fault(Fault::on(Verb::Put, Effect::DelayAfter(ms(500))));
+    bed.run(secs(20)).await;
+    assert!(a.leads());
+    let puts = bed.api.requests();
+    let puts: Vec<_> = puts.iter().filter(|request| request.verb == Verb::Put).collect();
+    assert_eq!(puts.len(), 10);
+    // Not one was cut off, and its connection with it.
+    assert!(puts[..9].iter().all(|put| put.status == Some(200)), "{puts:?}");
+    assert!(!a.told_any(|tell| matches!(tell, Tell::RenewFailed { .. })));
+    // One that is never answered is not waited for without end.
+    bed.api.fault(Fault::on(Verb::Put, Effect::SilentAfter));
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    bed.run(secs(20)).await;
+    let some = tasks();
+    bed.run(secs(200)).await;
+    assert!(a.leads() && tasks() <= some, "{some} tasks became {}", tasks());
+}
