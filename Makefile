@@ -13,7 +13,7 @@ demo: ## three candidates without a cluster, and what happens to their leaders
 
 .PHONY: demo-picture
 demo-picture: ## record docs/demo.svg from a real run
-	cargo run --features demo-tui -- demo --duration 24s --seed 1 --plain --picture docs/demo.svg
+	cargo run --features demo-tui -- demo --duration 28s --seed 1 --plain --picture docs/demo.svg
 
 .PHONY: cluster-binaries
 cluster-binaries: ## build etcd, kube-apiserver and kubectl for the tests on a real API server (once, minutes)

@@ -110,6 +110,12 @@ pub struct ReleaseArgs {
     pub control_token_file: Option<PathBuf>,
 }
 
+/// The definition of the whole command line, for whoever documents it.
+#[must_use]
+pub fn definition() -> clap::Command {
+    Cli::command()
+}
+
 /// Reads the command line and the variables of this process.
 ///
 /// # Errors
