@@ -18,14 +18,12 @@ impl<B: Clone> Elector<B> {
         }
         let first = !self.seen.read;
         self.denied.get = false;
+        self.read_wanted = false;
+        self.read_pace.done(now.mono);
         self.watch.must_read = false;
         self.release_is_sure();
-        if id.0 > self.read_after {
-            self.read_wanted = false;
-            self.read_pace.done(now.mono);
-            for read in std::mem::take(&mut self.reads) {
-                self.actions.push_back(Action::Cancel { id: read.id });
-            }
+        for read in std::mem::take(&mut self.reads) {
+            self.actions.push_back(Action::Cancel { id: read.id });
         }
         match outcome {
             ReadOutcome::Found(object) => {

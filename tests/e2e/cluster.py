@@ -269,18 +269,39 @@ class Record:
             key = (pod["metadata"]["name"], container["name"], container.get("containerID"))
             if "running" in container.get("state", {}) and key not in self._followed:
                 self._followed.add(key)
-                self._thread(self._follow, *key[:2])
+                self._thread(self._follow, *key)
 
-    def _follow(self, pod, container):
+    def _follow(self, pod, container, instance):
+        """Every line once, also where the stream breaks because the API server was away."""
         query = urlencode({"container": container, "follow": "true"})
-        with contextlib.suppress(OSError, ApiError, http.client.HTTPException):
-            for raw in self.cluster.open("GET", f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log?{query}", timeout=600):
-                try:
-                    line = json.loads(raw)
-                except ValueError:
-                    line = {"text": raw.decode(errors="replace").rstrip()}
-                if isinstance(line, dict):
-                    self.lines.append({"ms": 0, **line, "pod": pod, "container": container, "at": now()})
+        taken = 0
+        while self._open:
+            with contextlib.suppress(OSError, ApiError, http.client.HTTPException):
+                response = self.cluster.open("GET", f"/api/v1/namespaces/{self.namespace}/pods/{pod}/log?{query}", timeout=600)
+                for number, raw in enumerate(response):
+                    if number >= taken:
+                        taken += 1
+                        self._take(raw, pod, container)
+            time.sleep(0.2)
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if not self._runs(pod, container, instance):
+                    return
+
+    def _runs(self, pod, container, instance):
+        try:
+            status = self.cluster.api("GET", f"/api/v1/namespaces/{self.namespace}/pods/{pod}")["status"]
+        except ApiError:
+            return False
+        return any(c["name"] == container and c.get("containerID") == instance and "running" in c["state"]
+                   for c in status.get("containerStatuses", []) + status.get("initContainerStatuses", []))
+
+    def _take(self, raw, pod, container):
+        try:
+            line = json.loads(raw)
+        except ValueError:
+            line = {"text": raw.decode(errors="replace").rstrip()}
+        if isinstance(line, dict):
+            self.lines.append({"ms": 0, **line, "pod": pod, "container": container, "at": now()})
 
 
 def holder_of(lease):

@@ -14,12 +14,7 @@ from cluster import Cluster, Release
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("TENURE_CACHE", ROOT / ".cache")).resolve()
 IMAGE = os.environ.get("TENURE_IMAGE", "ghcr.io/tenure-dev/tenure:0.1.0")
-FIGURES = CACHE / "e2e" / "figures.txt"
-
-
-def pytest_configure(config):
-    FIGURES.parent.mkdir(parents=True, exist_ok=True)
-    FIGURES.write_text("")
+FIGURES = []
 
 
 def pytest_sessionstart(session):
@@ -46,17 +41,16 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_terminal_summary(terminalreporter):
-    if FIGURES.exists() and (text := FIGURES.read_text()):
+    if FIGURES:
         terminalreporter.section("figures")
-        terminalreporter.write(text)
+        terminalreporter.write("".join(FIGURES))
 
 
 @pytest.fixture
 def figure(request):
     """figure("gap", 12, "ms") keeps a number for the summary."""
     def write(name, value, unit=""):
-        with FIGURES.open("a") as file:
-            file.write(f"{request.node.name}: {name} {value} {unit}\n")
+        FIGURES.append(f"{request.node.name}: {name} {value} {unit}\n")
     return write
 
 

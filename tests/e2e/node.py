@@ -317,7 +317,7 @@ state = "{self.run_dir}/containerd"
     def _cgroups(self):
         """Our pods' cgroups, parents first: of the one hierarchy (v2), or of each controller's (v1)."""
         tops = [root / self.cgroup for root in (CGROUPS, *CGROUPS.glob("*")) if (root / self.cgroup).is_dir()]
-        return [path for top in tops for path in (top, *sorted(p for p in top.rglob("*") if p.is_dir()))]
+        return [Path(path) for top in tops for path, _, _ in os.walk(top)]  # they come and go: walk forgives that
 
     def _unmount(self):
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]

@@ -104,6 +104,16 @@ def test_the_epoch_outlives_an_uninstall(releases, mode, cluster):
     assert release.lease()["metadata"]["uid"] == kept["metadata"]["uid"]
 
 
+def test_another_release_takes_a_kept_lease_over_only_when_told_to(cluster, releases):
+    release = releases()
+    epoch = release.epoch() if release.leader() else 0
+    cluster.helm("uninstall", release.name, "-n", release.namespace, "--wait")
+    arguments = ["install", "other", CHART, "-n", release.namespace, f"--set=lease.name={release.name}"]
+    assert "cannot be imported" in cluster.helm(*arguments, ok=False)
+    cluster.helm(*arguments, "--take-ownership")
+    assert release.epoch() == epoch
+
+
 def test_the_plain_manifests_work_as_they_are_and_can_be_applied_again(cluster):
     release = Release(cluster, "manifests", install=False)
     try:
