@@ -6,6 +6,8 @@
 
 mod sim;
 
+#[path = "marks/found.rs"]
+mod found;
 #[path = "marks/leading.rs"]
 mod leading;
 #[path = "marks/leaving.rs"]
@@ -129,10 +131,19 @@ fn every_mark_has_a_test() {
     }
 }
 
-/// What the swarm and other searches have found.
-#[test]
-fn an_idle_lease_is_watched_though_its_version_is_refused() {
-    assert_eq!(run(taking::watch_of_an_idle_lease, None), Ok(()));
+macro_rules! found {
+    ($($test:ident;)*) => { $(#[test] fn $test() { assert_eq!(run(found::$test, None), Ok(())); })* };
+}
+
+// What reading and searching have found.
+found! {
+    watch_of_an_idle_lease;
+    undone_take_over_under_a_grant;
+    read_from_before_the_question;
+    shortest_timings;
+    wall_clock_set_back;
+    blanked_with_an_older_number;
+    freed_by_a_foreign_elector;
 }
 
 /// Prints the table of `make marks`.

@@ -41,6 +41,9 @@ pub struct Elector<B> {
     pub(super) reads: Vec<OpenRead>,
     pub(super) read_pace: Pace,
     pub(super) read_wanted: bool,
+    /// Only a read with a later id answers what is wanted now: one that was sent before may not show
+    /// what has landed since.
+    pub(super) read_after: u64,
     pub(super) last_read: Mono,
     pub(super) watch: Watching,
     pub(super) denied: Denied,
@@ -84,6 +87,7 @@ impl<B: Clone> Elector<B> {
             reads: Vec::with_capacity(MAX_OPEN),
             read_pace: Pace::new(),
             read_wanted: true,
+            read_after: 0,
             last_read: Mono::ZERO,
             watch: Watching::new(),
             denied: Denied::default(),
@@ -145,6 +149,7 @@ impl<B: Clone> Elector<B> {
             drain.map(|drain| drain.renewed_until),
             drain.and_then(|drain| drain.granted_until),
             self.release.as_ref().map(|release| release.until),
+            self.release.as_ref().map(|release| release.not_before),
             self.undo.as_ref().map(|undo| undo.deadline),
             self.cool_until,
             self.deleted.as_ref().map(|(_, until)| *until),

@@ -22,6 +22,8 @@ pub(super) struct Release {
     pub(super) cause: End,
     /// The budget: when to give up trying.
     pub(super) until: Mono,
+    /// What was granted, by a predecessor or in an earlier term, has lapsed then.
+    pub(super) not_before: Mono,
     /// A write of it has an unknown outcome: read before the next.
     unsure: bool,
     /// The acquisition was undone before anybody was told of it.
@@ -135,6 +137,7 @@ impl<B: Clone> Elector<B> {
             epoch: term.epoch,
             cause,
             until: now.mono + self.options.timing.renew_deadline(),
+            not_before: now.mono,
             unsure: false,
             unsaid: false,
             cool_down,
@@ -144,11 +147,13 @@ impl<B: Clone> Elector<B> {
     /// Gives up an acquisition that nobody was told of.
     pub(super) fn release_unsaid(&mut self, now: Now, epoch: u64) {
         self.undo = None;
-        self.writes.pace.next_at = now.mono;
+        let not_before = self.told_until.map_or(now.mono, |told| told.max(now.mono));
+        self.writes.pace.next_at = not_before;
         self.release = Some(Release {
             epoch,
             cause: End::Shutdown,
-            until: now.mono + self.options.timing.renew_deadline(),
+            until: not_before + self.options.timing.renew_deadline(),
+            not_before,
             unsure: false,
             unsaid: true,
             cool_down: None,
@@ -163,6 +168,9 @@ impl<B: Clone> Elector<B> {
     pub(super) fn keep_releasing(&mut self, now: Now) {
         let Some(release) = &self.release else { return };
         let (epoch, unsure) = (release.epoch, release.unsure);
+        if release.not_before > now.mono {
+            return;
+        }
         let Some(object) = &self.seen.object else { return self.end_release(now, false) };
         if object.record.released == Some(epoch) && object.record.holder.is_none() {
             return self.end_release(now, true);
@@ -250,6 +258,7 @@ impl<B: Clone> Elector<B> {
             undo.reading = true;
             undo.deadline = now.mono + self.options.timing.attempt_timeout();
             self.read_wanted = true;
+            self.read_after = self.last_id;
         } else if undo.reading && (undo.deadline <= now.mono || !self.read_wanted) {
             self.undone();
         }

@@ -18,12 +18,14 @@ impl<B: Clone> Elector<B> {
         }
         let first = !self.seen.read;
         self.denied.get = false;
-        self.read_wanted = false;
-        self.read_pace.done(now.mono);
         self.watch.must_read = false;
         self.release_is_sure();
-        for read in std::mem::take(&mut self.reads) {
-            self.actions.push_back(Action::Cancel { id: read.id });
+        if id.0 > self.read_after {
+            self.read_wanted = false;
+            self.read_pace.done(now.mono);
+            for read in std::mem::take(&mut self.reads) {
+                self.actions.push_back(Action::Cancel { id: read.id });
+            }
         }
         match outcome {
             ReadOutcome::Found(object) => {

@@ -172,6 +172,19 @@ impl<B: Clone> Elector<B> {
         }
     }
 
+    /// Where half of the validity is gone and the wall clock is still in the whole second that was
+    /// counted last, the next second is written: else a leader with timings of about one second, whose
+    /// renewals all fall into that second, would run out in perfect health [F9].
+    fn renewal_time(&self, term: &Term, now: Now) -> Wall {
+        let at = self.next_renew_time(now.wall);
+        let late = now.mono + self.options.timing.renew_deadline() / 2 >= term.valid_until;
+        if late && at.second() <= term.counted.second() {
+            at.max(term.counted.plus_one_second())
+        } else {
+            at
+        }
+    }
+
     fn send_renewal(&mut self, now: Now) {
         let (Some(term), Some(object)) = (&self.term, &self.seen.object) else { return };
         let put_back = object.record.holder.is_none();
@@ -180,7 +193,7 @@ impl<B: Clone> Elector<B> {
             base: Some(object.base.clone()),
             holder: self.options.identity.clone(),
             duration: self.options.timing.lease_duration(),
-            renew_time: self.next_renew_time(now.wall),
+            renew_time: self.renewal_time(term, now),
             acquire_time: put_back.then_some(term.acquire_time),
             transitions: put_back.then_some(term.transitions),
             epoch: Some(term.epoch),

@@ -233,16 +233,3 @@ pub(crate) fn acquiring_a_deleted_lease(world: &mut World) {
     world.run_to(29_900);
     assert!(world.says_leader(A) && !world.says_leader(B));
 }
-
-/// A Lease that nobody wrote for long: its version is refused by the watch (410), as often as it is read.
-pub(crate) fn watch_of_an_idle_lease(world: &mut World) {
-    world.edit(|object| object.record.coordinated = true);
-    world.store.skip(100);
-    world.store.compacted = world.store.version();
-    world.start(A);
-    world.run_to(60_000);
-    assert!(world.pods[A].gets <= 3, "{} reads in a minute", world.pods[A].gets);
-    world.edit(|object| object.record.coordinated = false);
-    world.run_for(10);
-    assert!(world.says_leader(A), "the watch that begins afresh has seen the change");
-}

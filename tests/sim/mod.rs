@@ -5,6 +5,7 @@
 // Each test target uses a part of it.
 #![allow(dead_code, unused_imports, unreachable_pub, missing_debug_implementations)]
 
+pub mod calm;
 pub mod checker;
 pub mod clock;
 pub mod link;

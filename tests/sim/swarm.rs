@@ -97,6 +97,8 @@ pub struct Swarm {
     pub finals: Vec<usize>,
     /// When a Lease was last deleted or made.
     pub remade_at: Option<u64>,
+    /// The longest duration that was written by hand, nanoseconds.
+    pub edited: u64,
 }
 
 const TIMINGS: [(u64, u64, u64); 5] =
@@ -251,6 +253,9 @@ impl World {
                 }
             }
             Deed::EditDuration(seconds) => {
+                if let Some(swarm) = &mut self.swarm {
+                    swarm.edited = swarm.edited.max(seconds * SECOND);
+                }
                 self.edit(|object| object.record.duration = Some(Duration::from_secs(seconds)));
             }
             Deed::StripAnnotations => self.edit(|object| {

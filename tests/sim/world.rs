@@ -372,6 +372,14 @@ impl World {
         self.schedule(self.now + every, Happening::Poll { pod, generation });
     }
 
+    /// What dead processes have sent and is still on its way gets lost.
+    pub fn forget_the_dead(&mut self) {
+        let lives: Vec<u32> = self.pods.iter().map(|pod| pod.life).collect();
+        let dead = |author: &Author| lives[author.pod] != author.life;
+        self.queue
+            .retain(|_, what| !matches!(what, Happening::Arrive(request) if dead(&request.author)));
+    }
+
     /// When the next thing happens.
     pub fn next_at(&self) -> Option<u64> {
         self.queue.first_key_value().map(|((at, _), _)| *at)
