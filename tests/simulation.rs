@@ -76,7 +76,7 @@ fn swarm() {
     assert!(failed.is_empty(), "seeds that failed: {failed:?}; SEED={} replays one", failed[0]);
 }
 
-/// The swarm is worth something: without one of these rules it finds what goes wrong, within 100 seeds.
+/// The swarm is worth something: without one of these rules it finds what goes wrong, within 1,000 seeds.
 /// (The others are rarer to need; tests/marks.rs has a trace for each.)
 #[cfg(feature = "mutants")]
 #[test]
@@ -98,7 +98,7 @@ fn swarm_notices_missing_rules() {
     ];
     for &mark in NOTICED {
         let rules = Rules::without(mark);
-        let caught = (1..=100).find_map(|seed| {
+        let caught = (1..=1_000).find_map(|seed| {
             let why = run(seed, rules, false, &mut Totals::default()).err()?;
             Some((seed, why.lines().next().unwrap_or_default().to_owned()))
         });
