@@ -83,7 +83,7 @@ impl<B: Clone> Elector<B> {
     }
 
     /// Leader no more; the Lease is still ours.
-    pub(super) fn begin_drain(&mut self, now: Now, cause: End) {
+    fn begin_drain(&mut self, now: Now, cause: End) {
         let renewed_until = match self.options.drain_timeout {
             DrainTimeout::Explicit(span) => now.mono + span,
             DrainTimeout::Auto if self.holds > 0 => now.mono + AUTO_DRAIN_TIMEOUT,

@@ -44,8 +44,7 @@ impl<B: Clone> Elector<B> {
         assert!(self.term.is_none() && self.release.is_none(), "S6: one term at a time");
         let valid_until = self.credited(attempt.sent, now.mono) + self.validity();
         self.predecessor = false;
-        let unwanted = self.stopping || self.last;
-        if unwanted && self.told_until.is_none_or(|told| told <= now.mono) {
+        if self.stopping || self.last {
             self.release_unsaid(now, attempt.epoch);
             return;
         }
@@ -69,12 +68,6 @@ impl<B: Clone> Elector<B> {
         self.set_reason(Reason::Acquired);
         self.pace_renewal(attempt.sent, now.mono);
         self.tell(Tell::Acquired { epoch: attempt.epoch, took });
-        if unwanted {
-            // The app may still be at work on what a dead predecessor granted: nothing is released
-            // before that has lapsed [F13, F23].
-            self.undo = None;
-            self.begin_drain(now, if self.stopping { End::Shutdown } else { End::Released });
-        }
     }
 
     /// The next renewal is due one retry period after the *send* of the last one [F25].

@@ -138,8 +138,7 @@ fn invariant_s7_an_acquisition_is_undone_only_after_the_predecessors_grants() {
         })
     };
     assert!(!releases(&mut elector), "the dead process may have granted up to its start + R");
-    let answer = elector.answer(at(8), Ask::default());
-    assert_eq!((answer.leader, answer.state), (false, State::Draining));
+    assert!(!elector.answer(at(8), Ask::default()).leader);
     elector.handle(at(9_999), Event::Timeout);
     assert!(!releases(&mut elector));
     elector.handle(at(10_000), Event::Timeout);
