@@ -220,9 +220,11 @@ impl Metrics {
     /// Sets the gauges to what is true now. The answer is given by a copy of the core, for nobody
     /// is told it: it must not count as a grant.
     fn measure(&self, seat: &Seat) {
-        let now = self.clock.now();
-        let (answer, valid_until) =
-            seat.look(|core| (core.clone().answer(now, Ask::default()), core.valid_until()));
+        let (now, answer, valid_until) = seat.look(|core| {
+            // Read inside: the core's time never goes back.
+            let now = self.clock.now();
+            (now, core.clone().answer(now, Ask::default()), core.valid_until())
+        });
         self.master_status.set(answer.leader.into());
         self.is_leader.set(answer.leader.into());
         self.epoch.set(to_float(answer.lease_epoch.unwrap_or(0)));

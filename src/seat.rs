@@ -68,8 +68,8 @@ impl Seat {
     pub fn answer(&self, ask: Ask) -> Answer {
         let mut elector = self.lock();
         let answer = elector.answer(self.clock.now(), ask);
-        // Only an answer that found a term expired changes anything.
-        if elector.has_actions() {
+        // Only an answer that found a term run out, ours or another's, changes anything.
+        if elector.has_actions() || elector.version() != self.pulse.borrow().version {
             self.tell(&elector);
         }
         answer

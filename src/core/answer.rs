@@ -134,9 +134,10 @@ impl<B: Clone> Elector<B> {
     #[must_use]
     pub fn answer(&mut self, now: Now, ask: Ask) -> Answer {
         let judged = self.options.rules.on(Mark::ValidityNotBoolean);
-        if judged && self.term.as_ref().is_some_and(|term| term.valid_until <= now.mono) {
-            self.expire(now);
-            self.refresh(now);
+        let lapsed = self.term.as_ref().is_some_and(|term| term.valid_until <= now.mono);
+        if judged && (lapsed || self.told_holder(now.mono) != self.face.holder) {
+            // The driver is late, or stuck: what is due with it is done, and not only told.
+            self.handle(now, Event::Timeout);
         }
         let caps = [self.options.max_valid, ask.max_valid];
         let cap = caps.into_iter().flatten().min().map(|cap| now.mono + cap);

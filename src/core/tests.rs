@@ -1,4 +1,5 @@
-//! The shortest life of a term. All else is shown by tests/ in virtual time.
+//! The shortest life of a term, and orders of events that a test in virtual time hardly meets. All
+//! else is shown by tests/.
 
 use std::time::Duration;
 
@@ -116,31 +117,91 @@ fn validity_ends_without_any_event() {
     assert_eq!(answer.reason, Reason::Term(End::RenewDeadline));
 }
 
-/// Killed and started again in its pod, told to stop while it takes over: the app may still be at
-/// work on what the dead process granted.
-#[test]
-fn invariant_s7_an_acquisition_is_undone_only_after_the_predecessors_grants() {
+/// Leads since `at(0)`, with what it has written: version 8.
+fn leader_with(change: impl FnOnce(&mut Options)) -> (Elector<u32>, Observed<u32>) {
+    let mut options = candidate().options().clone();
+    change(&mut options);
+    let mut elector = Elector::new(options, at(0));
+    let id = reads(&actions(&mut elector))[0];
+    elector.handle(at(0), Event::Read { id, outcome: ReadOutcome::Found(empty(7)) });
+    let (id, write) = writes(&actions(&mut elector)).remove(0);
+    let object = apply(&write, 8);
+    let outcome = WriteOutcome::Done { created: false, object: object.clone() };
+    elector.handle(at(1), Event::Write { id, outcome });
+    assert_eq!(elector.state(), State::Leading);
+    actions(&mut elector);
+    (elector, object)
+}
+
+/// Follows `b`, whose term is a minute, since `at(0)`; with its watch.
+fn follower() -> (Elector<u32>, RequestId) {
     let mut elector = candidate();
-    let Some(Action::Read { id }) = elector.poll_action() else { panic!("no read") };
-    let mut left = empty(7);
-    left.record.holder = Some("a_1".into());
-    left.record.incarnation = Some("i0".into());
-    left.record.epoch = Some(5);
-    elector.handle(at(5), Event::Read { id, outcome: ReadOutcome::Found(left) });
-    let list = actions(&mut elector);
-    let Some(Action::Write { id, write, .. }) = list.first() else { panic!("{list:?}") };
-    elector.handle(at(6), Event::Shutdown);
-    let done = WriteOutcome::Done { created: false, object: apply(write, 8) };
-    elector.handle(at(7), Event::Write { id: *id, outcome: done });
-    let releases = |elector: &mut Elector<u32>| {
-        actions(elector).iter().any(|action| {
-            matches!(action, Action::Write { write, .. } if write.purpose == Purpose::Release)
-        })
+    let id = reads(&actions(&mut elector))[0];
+    elector.handle(at(0), Event::Read { id, outcome: ReadOutcome::Found(of_b(7)) });
+    assert_eq!(elector.state(), State::Following);
+    let watch = actions(&mut elector).into_iter().find_map(|action| match action {
+        Action::Watch { id, .. } => Some(id),
+        _ => None,
+    });
+    (elector, watch.unwrap())
+}
+
+fn of_b(version: u128) -> Observed<u32> {
+    let mut object = empty(version);
+    object.record.holder = Some("b_2".into());
+    object.record.duration = Some(Duration::from_secs(60));
+    object.record.renew_time = Some(Stamp::At(Wall::from_micros(version as i64)));
+    object
+}
+
+fn reads(list: &[Action<u32>]) -> Vec<RequestId> {
+    let id = |action: &Action<u32>| match action {
+        Action::Read { id } => Some(*id),
+        _ => None,
     };
-    assert!(!releases(&mut elector), "the dead process may have granted up to its start + R");
-    assert!(!elector.answer(at(8), Ask::default()).leader);
-    elector.handle(at(9_999), Event::Timeout);
-    assert!(!releases(&mut elector));
-    elector.handle(at(10_000), Event::Timeout);
-    assert!(releases(&mut elector) && !elector.finished());
+    list.iter().filter_map(id).collect()
+}
+
+fn writes(list: &[Action<u32>]) -> Vec<(RequestId, Write<u32>)> {
+    let write = |action: &Action<u32>| match action {
+        Action::Write { id, write, .. } => Some((*id, write.clone())),
+        _ => None,
+    };
+    list.iter().filter_map(write).collect()
+}
+
+/// What went out when the time was this.
+fn wake(elector: &mut Elector<u32>, ms: u64) -> Vec<Action<u32>> {
+    elector.handle(at(ms), Event::Timeout);
+    actions(elector)
+}
+
+fn refused(status: u16, retry_after: Option<u64>) -> Failure {
+    let retry_after = retry_after.map(Duration::from_secs);
+    Failure { class: FailureClass::Refused, status: Some(status), retry_after }
+}
+
+#[test]
+fn what_an_answer_finds_run_out_is_acted_upon() {
+    let (mut elector, _) = leader_with(|_| {});
+    for ms in [2_000, 4_667, 7_334] {
+        assert_eq!(writes(&wake(&mut elector, ms)).len(), 1, "a renewal that nobody answers");
+    }
+    // The app asks in the very moment in which the timer would have gone off.
+    assert!(!elector.answer(at(10_000), Ask::default()).leader);
+    let sent = writes(&actions(&mut elector));
+    assert!(
+        matches!(&sent[..], [(_, write)] if write.purpose == Purpose::Acquire),
+        "our own record is acquired at once: {sent:?}"
+    );
+}
+
+#[test]
+fn an_answer_names_no_holder_whose_term_is_over_whatever_is_stuck() {
+    let (mut elector, _) = follower();
+    assert_eq!(elector.answer(at(59_999), Ask::default()).holder.as_deref(), Some("b_2"));
+    let version = elector.version();
+    let answer = elector.answer(at(60_000), Ask::default());
+    assert_eq!((answer.holder, answer.state), (None, State::Electing));
+    assert_eq!(answer.version, version + 1);
 }
