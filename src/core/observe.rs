@@ -103,6 +103,7 @@ impl<B> Seen<B> {
             match self.highest {
                 Some(highest) if version < highest => return Verdict::Old,
                 Some(highest) if version == highest && self.object.is_some() => {
+                    self.unordered = false;
                     return Verdict::Same;
                 }
                 _ => {}

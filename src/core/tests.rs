@@ -205,3 +205,17 @@ fn an_answer_names_no_holder_whose_term_is_over_whatever_is_stuck() {
     assert_eq!((answer.holder, answer.state), (None, State::Electing));
     assert_eq!(answer.version, version + 1);
 }
+
+#[test]
+fn a_version_without_order_blocks_until_the_known_one_is_read_again() {
+    let (mut elector, watch) = follower();
+    elector.handle(at(10), Event::Watch { id: watch, event: WatchEvent::Opened });
+    let mut odd = of_b(8);
+    odd.record.version = None;
+    elector.handle(at(20), Event::Watch { id: watch, event: WatchEvent::Object(odd) });
+    let answer = elector.answer(at(20), Ask::default());
+    assert_eq!(answer.reason, Reason::Blocked(Blocked::BadResourceVersion));
+    let id = reads(&wake(&mut elector, 15_000))[0];
+    elector.handle(at(15_001), Event::Read { id, outcome: ReadOutcome::Found(of_b(7)) });
+    assert_eq!(elector.state(), State::Following);
+}
