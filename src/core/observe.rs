@@ -98,6 +98,7 @@ impl<B> Seen<B> {
             Source::Quorum { highest } => highest,
             Source::Other => None,
         };
+        let quorum = matches!(source, Source::Quorum { .. });
         let went_back = before.filter(|&before| version < before);
         if went_back.is_none() && rules.on(Mark::F22) {
             match self.highest {
@@ -106,6 +107,8 @@ impl<B> Seen<B> {
                     self.unordered = false;
                     return Verdict::Same;
                 }
+                // It has vanished since; only the quorum may know better.
+                Some(highest) if version == highest && !quorum => return Verdict::Old,
                 _ => {}
             }
         }

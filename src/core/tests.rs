@@ -219,3 +219,25 @@ fn a_version_without_order_blocks_until_the_known_one_is_read_again() {
     elector.handle(at(15_001), Event::Read { id, outcome: ReadOutcome::Found(of_b(7)) });
     assert_eq!(elector.state(), State::Following);
 }
+
+#[test]
+fn mark_f22_a_late_event_brings_no_lease_back_that_is_gone() {
+    let (mut elector, object) = leader_with(|_| {});
+    let watch = elector.watch.id.unwrap();
+    elector.handle(at(2), Event::Watch { id: watch, event: WatchEvent::Opened });
+    // The watch lags: the Lease was deleted after version 8, which it has not shown yet.
+    let (id, _) = writes(&wake(&mut elector, 2_000)).remove(0);
+    elector.handle(at(2_002), Event::Write { id, outcome: WriteOutcome::Conflict });
+    let id = reads(&actions(&mut elector))[0];
+    elector.handle(at(2_003), Event::Read { id, outcome: ReadOutcome::Absent });
+    let (creation, _) = writes(&actions(&mut elector)).remove(0);
+    let event = WatchEvent::Object(object.clone());
+    elector.handle(at(2_004), Event::Watch { id: watch, event });
+    assert_eq!(elector.answer(at(2_004), Ask::default()).lease_uid, None);
+    assert_eq!(actions(&mut elector), [], "and its creation goes on");
+    // Where the quorum says so, the store went back to that very version.
+    elector.handle(at(2_005), Event::Write { id: creation, outcome: WriteOutcome::Conflict });
+    let id = reads(&actions(&mut elector))[0];
+    elector.handle(at(2_006), Event::Read { id, outcome: ReadOutcome::Found(object) });
+    assert_eq!(elector.answer(at(2_006), Ask::default()).lease_uid.as_deref(), Some("u1"));
+}
