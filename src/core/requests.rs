@@ -287,6 +287,8 @@ impl<B: Clone> Elector<B> {
         }
         let id = self.new_id();
         self.last_read = now;
+        // Until one is answered: a poll that fails is followed by the next as any other read.
+        self.read_wanted = true;
         self.reads.push(OpenRead { id, sent: now, highest: self.seen.highest });
         self.read_pace.sent(id, now, self.options.timing.attempt_timeout());
         self.actions.push_back(Action::Read { id });

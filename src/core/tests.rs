@@ -241,3 +241,14 @@ fn mark_f22_a_late_event_brings_no_lease_back_that_is_gone() {
     elector.handle(at(2_006), Event::Read { id, outcome: ReadOutcome::Found(object) });
     assert_eq!(elector.answer(at(2_006), Ask::default()).lease_uid.as_deref(), Some("u1"));
 }
+
+#[test]
+fn a_poll_that_failed_or_is_not_answered_is_not_the_last_for_a_whole_term() {
+    // Its watch never opens.
+    let (mut elector, _) = follower();
+    let id = reads(&wake(&mut elector, 15_000))[0];
+    elector.handle(at(15_001), Event::Read { id, outcome: ReadOutcome::Failed(Failure::UNKNOWN) });
+    assert_eq!(reads(&wake(&mut elector, 16_999)).len(), 0);
+    assert_eq!(reads(&wake(&mut elector, 17_000)).len(), 1, "P after the one that failed");
+    assert_eq!(reads(&wake(&mut elector, 19_667)).len(), 1, "T after the one that is open");
+}
