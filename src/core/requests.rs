@@ -321,7 +321,7 @@ impl<B: Clone> Elector<B> {
         }
     }
 
-    /// Retry-After, obeyed up to a limit [F24].
+    /// Retry-After, obeyed up to a limit [F24]. Zero says nothing: the usual pace is kept.
     pub(super) fn obey(
         &self,
         failure: Failure,
@@ -329,7 +329,8 @@ impl<B: Clone> Elector<B> {
         now: Mono,
         limit: Duration,
     ) -> Option<Duration> {
-        let wait = now.since(sent).saturating_add(failure.retry_after?);
+        let asked = failure.retry_after.filter(|asked| !asked.is_zero())?;
+        let wait = now.since(sent).saturating_add(asked);
         Some(if self.options.rules.on(Mark::F24) { wait.min(limit) } else { wait })
     }
 

@@ -252,3 +252,14 @@ fn a_poll_that_failed_or_is_not_answered_is_not_the_last_for_a_whole_term() {
     assert_eq!(reads(&wake(&mut elector, 17_000)).len(), 1, "P after the one that failed");
     assert_eq!(reads(&wake(&mut elector, 19_667)).len(), 1, "T after the one that is open");
 }
+
+#[test]
+fn mark_f24_a_retry_after_of_zero_is_no_invitation_to_a_storm() {
+    let (mut elector, _) = leader_with(|_| {});
+    let (id, _) = writes(&wake(&mut elector, 2_000)).remove(0);
+    let outcome = WriteOutcome::Failed(refused(429, Some(0)));
+    elector.handle(at(2_001), Event::Write { id, outcome });
+    assert_eq!(writes(&actions(&mut elector)), []);
+    assert_eq!(writes(&wake(&mut elector, 3_999)), []);
+    assert_eq!(writes(&wake(&mut elector, 4_000)).len(), 1);
+}
