@@ -115,6 +115,7 @@ impl<B: Clone> Elector<B> {
     pub(super) fn observed(&mut self, now: Now, object: Observed<B>, source: Source) {
         let old_uid = self.seen.record().map(|record| record.uid.clone());
         let bad = object.record.bad_annotations;
+        let bad_before = self.seen.record().map_or(0, |record| record.bad_annotations);
         let resume = object.record.version;
         let first = !self.seen.read;
         let (refuted, was_absent) = (self.seen.refuted, self.seen.is_absent());
@@ -131,7 +132,7 @@ impl<B: Clone> Elector<B> {
         if verdict == Verdict::Same {
             return;
         }
-        if bad > 0 {
+        if bad > 0 && bad != bad_before {
             self.tell(Tell::BadAnnotations { count: bad });
         }
         let Some(record) = self.seen.record().cloned() else { return };

@@ -263,3 +263,21 @@ fn mark_f24_a_retry_after_of_zero_is_no_invitation_to_a_storm() {
     assert_eq!(writes(&wake(&mut elector, 3_999)), []);
     assert_eq!(writes(&wake(&mut elector, 4_000)).len(), 1);
 }
+
+#[test]
+fn scenario_e9_unreadable_annotations_are_told_once_and_not_with_each_renewal() {
+    let (mut elector, watch) = follower();
+    elector.handle(at(1), Event::Watch { id: watch, event: WatchEvent::Opened });
+    let mut told = Vec::new();
+    for (version, bad) in [(8, 1), (9, 1), (10, 0), (11, 2), (12, 2)] {
+        let mut object = of_b(version);
+        object.record.bad_annotations = bad;
+        let event = WatchEvent::Object(object);
+        elector.handle(at(version as u64 * 1_000), Event::Watch { id: watch, event });
+        told.extend(actions(&mut elector).into_iter().filter_map(|action| match action {
+            Action::Tell(Tell::BadAnnotations { count }) => Some((version, count)),
+            _ => None,
+        }));
+    }
+    assert_eq!(told, [(8, 1), (11, 2)]);
+}
