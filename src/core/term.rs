@@ -136,7 +136,7 @@ impl<B: Clone> Elector<B> {
         let Some(term) = self.term.take() else { return };
         let end = match (&term.drain, end) {
             // Given up, and not renewed any more: it ran out as it was meant to.
-            (Some(drain), End::RenewDeadline) => drain.cause,
+            (Some(drain), End::RenewDeadline) if drain.granted_until.is_some() => drain.cause,
             (_, end) => end,
         };
         self.forget_writes();

@@ -281,3 +281,21 @@ fn scenario_e9_unreadable_annotations_are_told_once_and_not_with_each_renewal() 
     }
     assert_eq!(told, [(8, 1), (11, 2)]);
 }
+
+#[test]
+fn a_term_that_was_still_renewed_while_draining_ends_by_the_renew_deadline() {
+    let span = Duration::from_secs(25);
+    let (mut elector, _) =
+        leader_with(|options| options.drain_timeout = DrainTimeout::Explicit(span));
+    elector.handle(at(1_000), Event::Shutdown);
+    for ms in [2_000, 4_667, 7_334] {
+        wake(&mut elector, ms);
+    }
+    let list = wake(&mut elector, 10_000);
+    let end = End::RenewDeadline;
+    assert!(
+        list.contains(&Action::Tell(Tell::Ended { epoch: 7, end, released: false })),
+        "{list:?}"
+    );
+    assert!(elector.finished());
+}
