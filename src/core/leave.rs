@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::attempts::MAX_OPEN;
 use super::*;
 
 /// A term that is being given up.
@@ -133,6 +134,7 @@ impl<B: Clone> Elector<B> {
         let cause = term.drain.as_ref().map_or(End::Released, |drain| drain.cause);
         self.former = Some((term.uid, term.acquire_time, term.transitions));
         self.writes.pace.next_at = now.mono;
+        self.make_room();
         self.release = Some(Release {
             epoch: term.epoch,
             cause,
@@ -142,6 +144,20 @@ impl<B: Clone> Elector<B> {
             unsaid: false,
             cool_down,
         });
+    }
+
+    /// Where renewals that hang have taken all places, the oldest leaves its own to the release: what
+    /// it may still write, the release's compare-and-swap notices.
+    fn make_room(&mut self) {
+        if self.writes.open() < MAX_OPEN {
+            return;
+        }
+        let Elector { writes, actions, .. } = self;
+        let oldest = writes.list.iter().find(|attempt| attempt.open).map(|attempt| attempt.id);
+        writes.drop_where(
+            |attempt| Some(attempt.id) == oldest,
+            |attempt| actions.push_back(Action::Cancel { id: attempt.id }),
+        );
     }
 
     /// Gives up an acquisition that nobody was told of.

@@ -299,3 +299,14 @@ fn a_term_that_was_still_renewed_while_draining_ends_by_the_renew_deadline() {
     );
     assert!(elector.finished());
 }
+
+#[test]
+fn a_release_gets_out_where_three_renewals_hang() {
+    let (mut elector, _) = leader_with(|_| {});
+    let sent = [2_000, 4_667, 7_334].map(|ms| writes(&wake(&mut elector, ms)).remove(0).0);
+    elector.handle(at(8_000), Event::AppStopped(AppStopped::default()));
+    let list = actions(&mut elector);
+    let out = writes(&list);
+    assert!(matches!(&out[..], [(_, w)] if w.purpose == Purpose::Release), "{list:?}");
+    assert!(list.contains(&Action::Cancel { id: sent[0] }), "the oldest makes room: {list:?}");
+}
