@@ -1,7 +1,7 @@
 //! The second listener: `/metrics`, `/livez`, `/readyz` and nothing else.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,9 +19,8 @@ pub struct Health {
     /// When the elector's loop last turned, in nanoseconds of `CLOCK_BOOTTIME`.
     beat: AtomicU64,
     limit: Duration,
-    access: Mutex<Access>,
     /// Once passed, for the life of the process.
-    ready: AtomicBool,
+    access: Mutex<Access>,
 }
 
 /// What the access self-check has found.
@@ -57,7 +56,6 @@ impl Health {
             beat: AtomicU64::new(now.as_nanos()),
             limit,
             access: Mutex::new(Access::Unchecked),
-            ready: AtomicBool::new(false),
         }
     }
 
@@ -66,9 +64,12 @@ impl Health {
         self.beat.fetch_max(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// The access self-check has an answer.
+    /// The access self-check has an answer. After it has passed, none makes a difference.
     pub fn set_access(&self, access: Access) {
-        *self.access.lock().unwrap_or_else(PoisonError::into_inner) = access;
+        let mut known = self.access.lock().unwrap_or_else(PoisonError::into_inner);
+        if *known != Access::Passed {
+            *known = access;
+        }
     }
 
     /// # Errors
@@ -78,14 +79,11 @@ impl Health {
         if age > self.limit { Err(age) } else { Ok(()) }
     }
 
-    /// `has_read`: the Lease was read, or found absent.
+    /// `has_read`: the Lease was read, or found absent, at any time.
     ///
     /// # Errors
     /// What it is waiting for.
     pub fn ready(&self, has_read: bool) -> Result<(), String> {
-        if self.ready.load(Ordering::Relaxed) {
-            return Ok(());
-        }
         match &*self.access.lock().unwrap_or_else(PoisonError::into_inner) {
             Access::Missing(missing) => {
                 let missing: Vec<String> = missing.iter().map(Denied::to_string).collect();
@@ -93,10 +91,7 @@ impl Health {
             }
             _ if !has_read => Err("the Lease has not been read yet".into()),
             Access::Unchecked => Err("the access self-check has no answer yet".into()),
-            Access::Passed => {
-                self.ready.store(true, Ordering::Relaxed);
-                Ok(())
-            }
+            Access::Passed => Ok(()),
         }
     }
 }
@@ -158,6 +153,6 @@ mod tests {
         assert!(health.ready(false).is_err(), "not read");
         assert_eq!(health.ready(true), Ok(()));
         health.set_access(denied());
-        assert_eq!(health.ready(false), Ok(()), "for the life of the process");
+        assert_eq!(health.ready(true), Ok(()), "for the life of the process");
     }
 }

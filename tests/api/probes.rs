@@ -129,13 +129,14 @@ async fn the_series_follow_what_happens_and_a_scrape_grants_nothing() {
 
 #[tokio::test]
 async fn scenario_c3_a_missing_right_is_named_until_it_is_there() {
-    let site = Setup::new().held_by(OTHER).start().await;
-    site.until(|core| core.has_read()).await;
-    site.health.set_access(Access::Missing(vec![Denied {
+    let mut setup = Setup::new().held_by(OTHER);
+    setup.access = Access::Missing(vec![Denied {
         verb: "update".into(),
         resource: "leases.coordination.k8s.io/billing".into(),
         namespace: "shop".into(),
-    }]));
+    }]);
+    let site = setup.start().await;
+    site.until(|core| core.has_read()).await;
     let answer = site.admin("GET", "/readyz").await;
     assert_eq!(answer.status, 503);
     for part in ["update", "leases.coordination.k8s.io/billing", "shop"] {

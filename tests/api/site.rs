@@ -134,6 +134,8 @@ pub(crate) struct Setup {
     pub(crate) socket: Option<PathBuf>,
     /// None: the Lease is missing.
     pub(crate) record: Option<Record>,
+    /// What the access self-check has found by then.
+    pub(crate) access: Access,
 }
 
 impl Setup {
@@ -159,7 +161,7 @@ impl Setup {
             max_valid: None,
             rules: Rules::default(),
         };
-        Setup { config, options, socket: None, record: Some(empty()) }
+        Setup { config, options, socket: None, record: Some(empty()), access: Access::Passed }
     }
 
     /// Somebody else holds it.
@@ -182,7 +184,7 @@ impl Setup {
         let store = Arc::new(Mutex::new(store));
         let quorum = Arc::new(Quorum { store: Arc::clone(&store), broken: AtomicBool::default() });
         let health = Arc::new(Health::new(clock.now().mono, Duration::from_secs(5)));
-        health.set_access(Access::Passed);
+        health.set_access(self.access);
         let metrics = Arc::new(Metrics::new(
             "billing",
             "shop",
