@@ -117,6 +117,35 @@ fn validity_ends_without_any_event() {
     assert_eq!(answer.reason, Reason::Term(End::RenewDeadline));
 }
 
+/// Killed and started again in its pod, told to stop while it takes over: the app may still be at
+/// work on what the dead process granted.
+#[test]
+fn invariant_s7_an_acquisition_is_undone_only_after_the_predecessors_grants() {
+    let mut elector = candidate();
+    let Some(Action::Read { id }) = elector.poll_action() else { panic!("no read") };
+    let mut left = empty(7);
+    left.record.holder = Some("a_1".into());
+    left.record.incarnation = Some("i0".into());
+    left.record.epoch = Some(5);
+    elector.handle(at(5), Event::Read { id, outcome: ReadOutcome::Found(left) });
+    let list = actions(&mut elector);
+    let Some(Action::Write { id, write, .. }) = list.first() else { panic!("{list:?}") };
+    elector.handle(at(6), Event::Shutdown);
+    let done = WriteOutcome::Done { created: false, object: apply(write, 8) };
+    elector.handle(at(7), Event::Write { id: *id, outcome: done });
+    let releases = |elector: &mut Elector<u32>| {
+        actions(elector).iter().any(|action| {
+            matches!(action, Action::Write { write, .. } if write.purpose == Purpose::Release)
+        })
+    };
+    assert!(!releases(&mut elector), "the dead process may have granted up to its start + R");
+    assert!(!elector.answer(at(8), Ask::default()).leader);
+    elector.handle(at(9_999), Event::Timeout);
+    assert!(!releases(&mut elector));
+    elector.handle(at(10_000), Event::Timeout);
+    assert!(releases(&mut elector) && !elector.finished());
+}
+
 /// Leads since `at(0)`, with what it has written: version 8.
 fn leader_with(change: impl FnOnce(&mut Options)) -> (Elector<u32>, Observed<u32>) {
     let mut options = candidate().options().clone();
