@@ -17,7 +17,7 @@ def test_scenario_s9_a_killed_app_that_held_the_stream_frees_the_lease_at_once(r
     start = wait(lambda: [t for t in release.record.terms() if t[2] != leader], 20, "nobody took over")[0][0]
     figure("app killed to next leader", start - died, "ms")
     assert start - died < 12 * SECOND, "an expiry takes longer"
-    assert {h for _, h in release.record.holders(since=died)} >= {release.leader()}
+    assert release.leader() != leader
 
 
 def test_a_crash_looping_app_passes_leadership_on_and_never_overlaps(releases, mode):
