@@ -104,28 +104,34 @@ impl Namespace<'_> {
     }
 
     /// Lets an account use `verbs` on the one Lease. The Role and its binding are named
-    /// `<account>-<lease>`; a later call replaces the verbs, which is how a test revokes them.
+    /// `<account>-<lease>`; a later call replaces the verbs, which is how a test revokes them. No verb: a
+    /// Role that allows nothing.
     pub async fn allow(&self, account: &str, lease: &str, verbs: &[&str]) {
         let name = format!("{account}-{lease}");
-        let role = Role {
-            metadata: named(&name),
-            rules: Some(vec![PolicyRule {
-                api_groups: Some(vec!["coordination.k8s.io".into()]),
-                resources: Some(vec!["leases".into()]),
-                resource_names: Some(vec![lease.into()]),
-                verbs: verbs.iter().map(|verb| String::from(*verb)).collect(),
-                ..Default::default()
-            }]),
+        let rule = PolicyRule {
+            api_groups: Some(vec!["coordination.k8s.io".into()]),
+            resources: Some(vec!["leases".into()]),
+            resource_names: Some(vec![lease.into()]),
+            verbs: verbs.iter().map(|verb| String::from(*verb)).collect(),
+            ..Default::default()
         };
+        self.bind(account, &name, rule).await;
+    }
+
+    /// A Role of one rule, and its binding, both of this name.
+    async fn bind(&self, account: &str, name: &str, rule: PolicyRule) {
+        // A rule without a verb is no valid one.
+        let rules = if rule.verbs.is_empty() { None } else { Some(vec![rule]) };
+        let role = Role { metadata: named(name), rules };
         let roles: Api<Role> = self.api();
         // A PUT to an absent Role creates it.
-        roles.replace(&name, &PostParams::default(), &role).await.expect("write a Role");
+        roles.replace(name, &PostParams::default(), &role).await.expect("write a Role");
         let binding = RoleBinding {
-            metadata: named(&name),
+            metadata: named(name),
             role_ref: RoleRef {
                 api_group: Some("rbac.authorization.k8s.io".into()),
                 kind: "Role".into(),
-                name,
+                name: name.into(),
             },
             subjects: Some(vec![Subject {
                 kind: "ServiceAccount".into(),
@@ -135,6 +141,18 @@ impl Namespace<'_> {
             }]),
         };
         tolerate_existing(self.api().create(&PostParams::default(), &binding).await);
+    }
+
+    /// Lets an account write Events, as the shipped Role does where Events are wanted.
+    pub async fn allow_events(&self, account: &str) {
+        let name = format!("{account}-events");
+        let rule = PolicyRule {
+            api_groups: Some(vec!["events.k8s.io".into()]),
+            resources: Some(vec!["events".into()]),
+            verbs: vec!["create".into()],
+            ..Default::default()
+        };
+        self.bind(account, &name, rule).await;
     }
 
     /// A token by the TokenRequest API. Bound to `pod`, it names that pod and its uid in its claims and

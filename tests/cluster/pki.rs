@@ -24,7 +24,7 @@ pub struct Pki {
 }
 
 /// Every name a client may reach the API server by: from this machine, and from a pod.
-const SERVER_NAMES: [&str; 7] = [
+const SERVER_NAMES: [&str; 8] = [
     "localhost",
     "kubernetes",
     "kubernetes.default",
@@ -32,6 +32,7 @@ const SERVER_NAMES: [&str; 7] = [
     "kubernetes.default.svc.cluster.local",
     "127.0.0.1",
     "10.0.0.1",
+    "fd00::1",
 ];
 
 impl Pki {

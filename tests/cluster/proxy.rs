@@ -49,6 +49,11 @@ impl Proxy {
     /// Passes everything on to a port of this machine.
     pub fn start(target_port: u16) -> Proxy {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port for the proxy");
+        Proxy::on(listener, target_port)
+    }
+
+    /// With a listener that may be of another network namespace.
+    pub fn on(listener: std::net::TcpListener, target_port: u16) -> Proxy {
         listener.set_nonblocking(true).expect("nonblocking");
         let port = listener.local_addr().expect("an address").port();
         let (state, states) = watch::channel(State { flow: Flow::Both, first_living: 0 });
