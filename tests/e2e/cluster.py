@@ -290,8 +290,8 @@ class Record:
     def _runs(self, pod, container, instance):
         try:
             status = self.cluster.api("GET", f"/api/v1/namespaces/{self.namespace}/pods/{pod}")["status"]
-        except ApiError:
-            return False
+        except ApiError as error:
+            return error.status != 404  # an API server that is away says nothing about the pod
         return any(c["name"] == container and c.get("containerID") == instance and "running" in c["state"]
                    for c in status.get("containerStatuses", []) + status.get("initContainerStatuses", []))
 
