@@ -40,12 +40,12 @@ marks: ## each rule of the protocol's appendix: its test, and whether the test n
 # Everything a test needs: the real control plane and the client-go peer are built once.
 .PHONY: test
 test: cluster-binaries peer ## all tests but those with real pods; sets up what they need
-	cargo test --features mutants $(ARGS)
+	cargo test --features mutants,demo-tui $(ARGS)
 
 .PHONY: lint
 lint: $(CARGO_DENY) $(ACTIONLINT) ## formatting, clippy, licences, workflows, shell scripts
 	cargo fmt --check
-	cargo clippy --all-targets --features mutants -- -D warnings
+	cargo clippy --all-targets --features mutants,demo-tui -- -D warnings
 	cargo clippy --features kubeconfig -- -D warnings
 	$(CARGO_DENY) check bans licenses sources
 	$(ACTIONLINT)

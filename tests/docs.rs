@@ -63,7 +63,7 @@ async fn every_sh_block_runs_as_it_stands() {
 /// Commands that need a cluster or minutes are not run, but they are spelled right.
 #[test]
 fn every_console_block_names_what_exists() {
-    let makefiles = ["Makefile", "deploy/pod.mk"].map(|file| pages::read(file));
+    let makefiles = ["Makefile", "deploy/pod.mk"].map(pages::read);
     let targets: BTreeSet<&str> = makefiles
         .iter()
         .flat_map(|text| text.lines())
