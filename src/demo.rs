@@ -129,18 +129,23 @@ impl Demo {
             Err(error) => return failed(&format!("--listen={}", self.listen), &error, 2),
         };
         let lease_api = LeaseApi::new();
-        let server = match api::serve(&lease_api, listener) {
-            Ok(server) => server,
+        let address = match listener.local_addr() {
+            Ok(address) => address,
             Err(error) => return failed("Lease API", &error, 1),
         };
         if let Some(path) = &self.write_kubeconfig
-            && let Err(error) = api::write_kubeconfig(path, server.addr())
+            && let Err(error) = api::write_kubeconfig(path, address)
         {
             return failed(&format!("--write-kubeconfig={}", path.display()), &error, 2);
         }
         if self.api_only {
-            return self.only_the_api(server.addr(), end).await;
+            api::serve_with_discovery(&lease_api, listener);
+            return self.only_the_api(address, end).await;
         }
+        let server = match lease_api.serve(listener) {
+            Ok(server) => server,
+            Err(error) => return failed("Lease API", &error, 1),
+        };
         match self.play(lease_api, server.addr(), end).await {
             Ok(code) => code,
             Err(error) => failed("demo", &error, 1),

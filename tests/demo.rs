@@ -16,7 +16,7 @@ use tokio::process::{Child, Command};
 /// No run of these takes this long.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Long enough for each kind of change once.
-const ONE_ROUND: &str = "--duration=27s";
+const ONE_ROUND: &str = "--duration=34s";
 
 fn demo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
@@ -222,6 +222,17 @@ async fn api_only_serves_leases_and_writes_a_kubeconfig_that_replaces_no_other()
     };
     let made = made.send(&server.parse().unwrap(), PATIENCE).await.unwrap();
     assert_eq!(made.status, 201, "{made:?}");
+    // What kubectl asks before it asks for a Lease.
+    for (target, kind) in [
+        ("/api", "APIVersions"),
+        ("/apis", "APIGroupList"),
+        ("/apis/coordination.k8s.io/v1", "APIResourceList"),
+    ] {
+        let call = tenure::client::Call::get(target);
+        let answer = call.send(&server.parse().unwrap(), PATIENCE).await.unwrap();
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        assert_eq!((answer.status.as_u16(), body["kind"].as_str()), (200, Some(kind)), "{target}");
+    }
     signal(child.id().unwrap(), Signal::TERM);
     assert_eq!(child.wait().await.unwrap().code(), Some(0));
     // Ours is written anew, another's is not.

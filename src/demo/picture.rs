@@ -198,7 +198,7 @@ fn change_lines<'a>(board: &Board, look: Look, height: usize) -> Vec<Line<'a>> {
     let row = |change: &super::board::Change| {
         let text = format!(
             "{:10}{:8}{:8}{:>8}{:>13} ms{:>15} ms",
-            change.kind.map_or("start", Kind::word).replace('_', " "),
+            change.why().replace('_', " "),
             change.from.map_or("-", |pod| PODS[pod]),
             PODS[change.to],
             change.epoch,

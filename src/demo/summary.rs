@@ -52,6 +52,10 @@ impl Summary {
         }
     }
 
+    fn unasked(&self) -> usize {
+        self.changes.iter().filter(|c| c.kind.is_none() && c.from.is_some()).count()
+    }
+
     /// Nobody led beside another, epochs only grew, and the fence let no old write pass.
     pub(super) fn kept_all_promises(&self) -> bool {
         self.overlaps == 0
@@ -82,6 +86,7 @@ impl Summary {
             "fence": self.fence,
             "changes": changes,
             "leaders": list,
+            "unasked": self.unasked(),
             "newest_epoch": self.register.newest_epoch,
             "accepted": self.register.accepted,
             "refused": self.register.refused,
@@ -141,6 +146,9 @@ impl Summary {
             )?;
         }
         writeln!(out, "two leaders at once: {}", self.overlaps)?;
+        if self.unasked() > 0 {
+            writeln!(out, "changes that nobody asked for (a busy machine): {}", self.unasked())?;
+        }
         for failure in &self.failures {
             writeln!(out, "NOT AS PROMISED: {failure}")?;
         }
@@ -150,7 +158,7 @@ impl Summary {
 
 fn change(change: &Change) -> Value {
     json!({
-        "after": change.kind.map_or("start", Kind::word),
+        "after": change.why(),
         "from": change.from.map(|pod| PODS[pod]),
         "to": PODS[change.to],
         "epoch": change.epoch,
