@@ -274,11 +274,13 @@ impl<B: Clone> Elector<B> {
             return Some(self.read_pace.next_at);
         }
         let leading = self.term.is_some() || self.release.is_some();
-        let told_by_watch = self.watch.alive() && !self.seen.unordered && !self.denied.get;
-        if leading || told_by_watch {
+        let watch_tells = !self.seen.unordered && !self.denied.get;
+        if leading || (self.watch.alive() && watch_tells) {
             return None;
         }
-        let poll = self.last_read + self.options.timing.lease_duration();
+        // A watch that has ended was alive until it was last heard of.
+        let heard = if watch_tells { self.watch.heard } else { Mono::ZERO };
+        let poll = self.last_read.max(heard) + self.options.timing.lease_duration();
         Some(self.read_pace.next_at.max(poll))
     }
 

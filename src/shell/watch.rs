@@ -13,8 +13,8 @@ use super::lease_json;
 use crate::core::{Failure, RequestId, Version, WatchEvent};
 use crate::seat::Base;
 
-/// How long a watch is asked to last: 15 to 30 minutes, so that those of many pods do not end together,
-/// and that a standby's share (each watch comes with one read) is about 0.1 requests a minute.
+/// How long a watch is asked to last: 15 to 30 minutes, so that those of many pods do not end
+/// together. A standby asks for nothing else.
 const MIN_SECONDS: u32 = 15 * 60;
 const SPREAD_SECONDS: u32 = 15 * 60;
 
