@@ -103,6 +103,10 @@ impl<B: Clone> Elector<B> {
         let Some(record) = self.seen.record().cloned() else { return };
         if record.uid != term.uid {
             self.lease_deleted(now, term.valid_until);
+            if record.somebody().is_some() {
+                // Whoever holds the new one is waited out, also once that is gone as well.
+                self.deleted = None;
+            }
         } else if self.names_me(&record) && self.incarnation_is_mine(&record) {
             if let Some(write) = write {
                 self.credit(now, &write, &record);

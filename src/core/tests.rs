@@ -339,3 +339,24 @@ fn a_release_gets_out_where_three_renewals_hang() {
     assert!(matches!(&out[..], [(_, w)] if w.purpose == Purpose::Release), "{list:?}");
     assert!(list.contains(&Action::Cancel { id: sent[0] }), "the oldest makes room: {list:?}");
 }
+
+#[test]
+fn a_new_lease_that_named_another_holder_ends_the_claim_to_a_newer_one() {
+    let (mut elector, _) = leader_with(|_| {});
+    let watch = elector.watch.id.unwrap();
+    let mut seen = |ms, event| {
+        elector.handle(at(ms), Event::Watch { id: watch, event });
+        writes(&actions(&mut elector))
+    };
+    seen(2, WatchEvent::Opened);
+    let mut by_b = of_b(20);
+    by_b.record.uid = "u2".into();
+    // `b` leads by the new Lease; then that one is deleted as well, and made anew.
+    seen(1_000, WatchEvent::Object(by_b));
+    seen(1_100, WatchEvent::Deleted { uid: "u2".into(), version: Some(Version::new(21)) });
+    let mut anew = empty(22);
+    anew.record.uid = "u3".into();
+    anew.record.holder = Some(HOLDER_NEW.into());
+    let sent = seen(1_200, WatchEvent::Object(anew));
+    assert_eq!(sent, [], "the term of b is waited out");
+}
