@@ -68,7 +68,7 @@ impl Connect {
         let first = Connector::new(&server)?;
         let token = server.token_file.clone().map(|file| Arc::new(Token::new(file)));
         let namespace = server.namespace.clone();
-        let tls = Arc::new(Mutex::new(Trust { connector: first, looked: None }));
+        let tls = Arc::new(Mutex::new(Trust::new(first)));
         let server = Arc::new(server);
         Ok(Connect::new(move || {
             let direct = Direct { server: server.clone(), trust: tls.clone(), pool: None };
@@ -137,6 +137,8 @@ struct Connector {
 struct Trust {
     connector: Connector,
     looked: Option<tokio::time::Instant>,
+    /// The file cannot be used, which was told.
+    broken: bool,
 }
 
 impl Connector {
@@ -148,24 +150,34 @@ impl Connector {
 }
 
 impl Trust {
+    fn new(connector: Connector) -> Trust {
+        Trust { connector, looked: None, broken: false }
+    }
+
     /// Looks at the file at most once in [`CA_AGE`], or at once after `failed`.
     fn current(&mut self, server: &Server, failed: bool) -> Connector {
         let due = self.looked.is_none_or(|looked| looked.elapsed() >= CA_AGE);
         if due || failed {
             self.looked = Some(tokio::time::Instant::now());
-            match read_ca(server) {
-                Ok(ca) if ca == self.connector.ca => {}
-                Ok(ca) => match trust(server, &ca) {
-                    Ok(tls) => {
-                        let https = connector(tls, server.connect_timeout);
-                        self.connector = Connector { https, ca };
-                    }
-                    Err(error) => tracing::warn!("{error}; the earlier certificates stay trusted"),
-                },
-                Err(error) => tracing::warn!("{error}; the earlier certificates stay trusted"),
+            match self.look(server) {
+                Ok(()) => self.broken = false,
+                Err(error) if !self.broken => {
+                    self.broken = true;
+                    tracing::warn!("{error}; the earlier certificates stay trusted");
+                }
+                Err(_) => {}
             }
         }
         self.connector.clone()
+    }
+
+    fn look(&mut self, server: &Server) -> Result<(), String> {
+        let ca = read_ca(server)?;
+        if ca != self.connector.ca {
+            let tls = trust(server, &ca)?;
+            self.connector = Connector { https: connector(tls, server.connect_timeout), ca };
+        }
+        Ok(())
     }
 }
 
@@ -389,7 +401,7 @@ mod tests {
         std::fs::write(file.path(), CA).unwrap();
         let server = server("https://h", Some(file.path().into()));
         let first = Connector::new(&server).unwrap();
-        let mut trust = Trust { connector: first, looked: None };
+        let mut trust = Trust::new(first);
         assert_eq!(trust.current(&server, false).ca, CA.as_bytes());
         let both = format!("{CA}{CA}");
         std::fs::write(file.path(), &both).unwrap();
@@ -401,6 +413,28 @@ mod tests {
         std::fs::write(file.path(), CA).unwrap();
         tokio::time::advance(CA_AGE).await;
         assert_eq!(trust.current(&server, false).ca, CA.as_bytes());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn certificates_that_cannot_be_used_are_told_of_once_and_not_at_each_attempt() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), CA).unwrap();
+        let server = server("https://h", Some(file.path().into()));
+        let mut trust = Trust::new(Connector::new(&server).unwrap());
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let lines = Arc::new(log.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_writer(lines).finish();
+        let _here = tracing::subscriber::set_default(subscriber);
+        let mut told = |text: &str| {
+            std::fs::write(file.path(), text).unwrap();
+            for _ in 0..3 {
+                trust.current(&server, true);
+            }
+            std::fs::read_to_string(log.path()).unwrap().lines().count()
+        };
+        assert_eq!(told("none"), 1);
+        assert_eq!(told(CA), 1);
+        assert_eq!(told("none"), 2);
     }
 
     /// openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 36500
