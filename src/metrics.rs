@@ -198,7 +198,8 @@ impl Metrics {
     /// Counts one request for the Lease.
     pub fn request(&self, verb: Verb, outcome: Outcome) {
         self.lease_requests.with_label_values(&[verb_word(verb), outcome.word()]).inc();
-        if outcome == Outcome::Done {
+        // A conflict and an absence are told only to those who may ask.
+        if matches!(outcome, Outcome::Done | Outcome::Conflict | Outcome::Absent) {
             self.access(verb, false);
         }
     }

@@ -168,6 +168,12 @@ fn scenario_c3_a_metric_tells_what_is_denied() {
     assert_eq!((denied("\"put\""), denied("\"get\"")), (1.0, 0.0));
     metrics.request(Verb::Put, tenure::metrics::Outcome::Done);
     assert_eq!(denied("\"put\""), 0.0);
+    // Whoever may not write is told of no conflict, and who may not read of no absence.
+    metrics.tell(&tenure::core::Tell::Denied(Verb::Put));
+    metrics.request(Verb::Put, tenure::metrics::Outcome::Conflict);
+    metrics.tell(&tenure::core::Tell::Denied(Verb::Get));
+    metrics.request(Verb::Get, tenure::metrics::Outcome::Absent);
+    assert_eq!((denied("\"put\""), denied("\"get\"")), (0.0, 0.0));
     // The buckets end where no renewal goes beyond.
     metrics.tell(&tenure::core::Tell::Renewed { took: second / 4 });
     let text = metrics.render(&seat);
