@@ -122,7 +122,8 @@ impl World {
         self.checker.amnesia = true;
         for pod in 0..self.pods.len() {
             if let Some(stream) = self.pods[pod].stream.take() {
-                let event = tenure::core::WatchEvent::Closed;
+                // What they had seen last is unknown to this store.
+                let event = tenure::core::WatchEvent::Gone;
                 self.happen(pod, Event::Watch { id: stream.id, event });
             }
         }
