@@ -42,6 +42,26 @@ marks: ## each rule of the protocol's appendix: its test, and whether the test n
 test: cluster-binaries peer ## all tests but those with real pods; sets up what they need
 	cargo test --features mutants,demo-tui $(ARGS)
 
+ROUNDS ?= 100
+LANES ?= 1
+.PHONY: chaos
+chaos: cluster-binaries peer ## ROUNDS of harm in each of LANES, tenure and client-go on one Lease; prints hand-overs and gaps
+	CHAOS_ROUNDS=$(ROUNDS) CHAOS_LANES=$(LANES) cargo test --test chaos -- --nocapture
+
+MINUTES ?= 60
+CLIENTS ?= 1000
+.PHONY: soak
+soak: ## MINUTES of leading, losing, reconnecting with CLIENTS of the event stream; prints what it took
+	SOAK_SECONDS=$$(($(MINUTES) * 60)) SOAK_CLIENTS=$(CLIENTS) cargo test --test soak -- --nocapture
+
+# The sanitizers need what only a nightly compiler has by default.
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZ_SECONDS (cargo install cargo-fuzz)
+	for target in lease_json core_events local_api; do \
+		RUSTC_BOOTSTRAP=1 cargo fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+	done
+
 .PHONY: lint
 lint: $(CARGO_DENY) $(ACTIONLINT) ## formatting, clippy, licences, workflows, shell scripts
 	cargo fmt --check

@@ -33,6 +33,7 @@ pub mod config;
 pub mod core;
 pub mod demo;
 pub mod embedded;
+pub mod history;
 pub mod identity;
 pub mod metrics;
 pub mod seat;

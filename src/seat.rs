@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
 use crate::core::{Action, Answer, Ask, Elector, Event, Mono, Now, Options};
+use crate::history;
 
 /// The object a write is based on, as it was read.
 pub type Base = Arc<serde_json::Value>;
@@ -60,14 +61,15 @@ impl Seat {
     /// Lets the core handle an event that happens now, and wakes whom it concerns.
     pub fn handle(&self, event: Event<Base>) {
         let mut elector = self.lock();
-        elector.handle(self.clock.now(), event);
-        self.tell(&elector);
+        self.step(&mut elector, event);
     }
 
     /// What the app is told now, and thereby granted.
     pub fn answer(&self, ask: Ask) -> Answer {
         let mut elector = self.lock();
-        let answer = elector.answer(self.clock.now(), ask);
+        let now = self.clock.now();
+        let answer = elector.answer(now, ask);
+        history::answer(now, &answer);
         // Only an answer that found a term run out, ours or another's, changes anything.
         if elector.has_actions() || elector.version() != self.pulse.borrow().version {
             self.tell(&elector);
@@ -86,8 +88,7 @@ impl Seat {
         let mut elector = self.lock();
         let (result, event) = decide(&elector);
         if let Some(event) = event {
-            elector.handle(self.clock.now(), event);
-            self.tell(&elector);
+            self.step(&mut elector, event);
         }
         result
     }
@@ -99,7 +100,11 @@ impl Seat {
 
     /// For the driver: the next thing to do.
     pub fn poll_action(&self) -> Option<Action<Base>> {
-        self.lock().poll_action()
+        let action = self.lock().poll_action();
+        if let Some(action) = &action {
+            history::action(|| self.clock.now(), action);
+        }
+        action
     }
 
     /// For the driver: when to come back with `Event::Timeout`.
@@ -115,6 +120,14 @@ impl Seat {
     fn lock(&self) -> MutexGuard<'_, Elector<Base>> {
         // A panic under the lock ends the process (see main), so it is never seen poisoned there.
         self.elector.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn step(&self, elector: &mut Elector<Base>, event: Event<Base>) {
+        let now = self.clock.now();
+        history::event(now, &event);
+        elector.handle(now, event);
+        history::stand(now, elector);
+        self.tell(elector);
     }
 
     fn tell(&self, elector: &Elector<Base>) {

@@ -22,10 +22,12 @@ pub mod access;
 pub mod audit;
 pub mod binaries;
 pub mod client;
+pub mod faults;
 pub mod peer;
 pub mod pki;
 pub mod process;
 pub mod proxy;
+pub mod wire;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -45,8 +47,10 @@ use self::process::{Process, describe, dies_with_us};
 
 pub use self::access::{Access, Namespace};
 pub use self::audit::{Audit, Request};
+pub use self::faults::{Fault, FaultProxy, Rule, Verb};
 pub use self::peer::Peer;
 pub use self::proxy::{Flow, Proxy};
+pub use self::wire::Wire;
 
 /// Ready takes 4-5 s on an idle machine; only a hang may pass this.
 const READY_LIMIT: Duration = Duration::from_secs(120);

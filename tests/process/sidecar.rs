@@ -151,8 +151,6 @@ impl Pods {
             "127.0.0.1:0",
             "--log-format",
             "json",
-            "--log",
-            "info,tenure=debug",
             "--server",
             &server,
             "--token-file",
@@ -161,6 +159,9 @@ impl Pods {
             socket.to_str().unwrap(),
         ];
         arguments.extend(more);
+        if !more.contains(&"--log") {
+            arguments.extend(["--log", "info,tenure=debug"]);
+        }
         let mut command = tenure(&arguments, &[]);
         command.stderr(std::fs::File::create(&log).unwrap());
         let child = command.spawn().unwrap();
