@@ -7,6 +7,8 @@
 
 #[path = "chaos/checker.rs"]
 mod checker;
+#[path = "chaos/checker_tests.rs"]
+mod checker_tests;
 mod cluster;
 #[path = "chaos/facts.rs"]
 mod facts;
