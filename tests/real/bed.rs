@@ -305,9 +305,17 @@ impl Sidecar {
         (answer.status.as_u16(), serde_json::from_slice(&answer.body).expect("a JSON body"))
     }
 
+    /// Waits until the app beside it has heard of the term, and tells its epoch.
+    pub async fn heard(&self, site: &Site) -> u64 {
+        let epoch = self.epoch().await;
+        eventually("the app hears of it", async || site.ledger.knows(&self.identity(), epoch))
+            .await;
+        epoch
+    }
+
     /// The app has stopped: the ledger knows it too.
     pub async fn give_up(&self, site: &Site, more: Value) -> (u16, Value) {
-        let epoch = self.epoch().await;
+        let epoch = self.heard(site).await;
         site.ledger.word(&self.identity(), epoch);
         let mut body = json!({"epoch": epoch});
         body.as_object_mut()

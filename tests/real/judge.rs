@@ -67,6 +67,11 @@ impl Ledger {
         self.words.lock().expect("words").entry((who.to_owned(), epoch)).or_insert(now);
     }
 
+    /// Whether anything was granted in this term.
+    pub fn knows(&self, who: &str, epoch: u64) -> bool {
+        self.grants.lock().expect("grants").contains_key(&(who.to_owned(), epoch))
+    }
+
     pub fn reigns(&self) -> Vec<Reign> {
         let words = self.words.lock().expect("words");
         let grants = self.grants.lock().expect("grants");
@@ -82,7 +87,7 @@ impl Ledger {
     pub fn assert_no_overlap(&self, others: Vec<Reign>) -> usize {
         let mut reigns = self.reigns();
         reigns.extend(others);
-        reigns.retain(|reign| reign.from < reign.until);
+        reigns.retain(|reign| reign.from <= reign.until);
         reigns.sort_by_key(|reign| reign.from);
         for (at, one) in reigns.iter().enumerate() {
             for other in reigns[at + 1..].iter().filter(|other| other.who != one.who) {

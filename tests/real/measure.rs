@@ -23,6 +23,7 @@ async fn a_measure_of_releases_and_crashes_on_the_real_api_server() {
     let (mut asked, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..RELEASES {
         let leader = take_leader(&mut sidecars).await;
+        leader.heard(&site).await;
         let next = sidecars.iter().map(waiting).collect();
         let begin = Instant::now();
         let (status, body) = leader.give_up(&site, json!({})).await;
