@@ -186,8 +186,8 @@ impl Metrics {
             Tell::BadAnnotations { count } => self.bad_annotations.inc_by(u64::from(*count)),
             Tell::WatchRestarted => self.watch_restarts.inc(),
             Tell::Denied(verb) => self.access(*verb, true),
-            Tell::Acquired { .. }
-            | Tell::Draining { .. }
+            Tell::Acquired { .. } => self.last_renew.set(wall_seconds(self.clock.now())),
+            Tell::Draining { .. }
             | Tell::RenewRecovered
             | Tell::LeaseDeleted
             | Tell::Blocked(_)

@@ -151,6 +151,7 @@ pub enum Tell {
     },
     Draining {
         epoch: u64,
+        cause: End,
     },
     Ended {
         epoch: u64,

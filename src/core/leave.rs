@@ -97,7 +97,7 @@ impl<B: Clone> Elector<B> {
         term.drain = Some(Drain { cause, renewed_until, granted_until: None });
         let epoch = term.epoch;
         self.set_reason(Reason::Term(cause));
-        self.tell(Tell::Draining { epoch });
+        self.tell(Tell::Draining { epoch, cause });
     }
 
     /// The app's word: it speaks for every grant given before it.

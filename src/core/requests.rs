@@ -171,24 +171,19 @@ impl<B: Clone> Elector<B> {
             true => candidates.find(shown).cloned(),
             false => candidates.next_back().cloned(),
         };
-        let Elector { writes, actions, handled, .. } = self;
-        let mut cancelled = Vec::new();
+        // They are being answered, with 200 or 409; to cut them off would cost their connections.
+        let Elector { writes, handled, .. } = self;
+        let mut forgotten = Vec::new();
         writes.drop_where(
             |attempt| match &attempt.base {
                 Some((uid, version)) => *uid != record.uid || Some(*version) < record.version,
                 None => true,
             },
-            // The one that has landed is being answered: that leaves its connection whole.
-            |attempt| {
-                if record.renewed_at() != Some(attempt.renew_time) {
-                    cancelled.push(attempt.id);
-                }
-            },
+            |attempt| forgotten.push(attempt.id),
         );
-        for id in cancelled {
+        for id in forgotten {
             // It had no chance any more: the next may go out at once, from the new base.
             writes.pace.failed(id, *handled, Duration::ZERO);
-            actions.push_back(Action::Cancel { id });
         }
         write
     }

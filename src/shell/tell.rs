@@ -84,8 +84,9 @@ impl Teller {
                 lease,
                 "leader"
             ),
-            Tell::Draining { epoch } => {
-                tracing::info!(epoch, lease, "giving leadership up: not leader any more");
+            Tell::Draining { epoch, cause } => {
+                let reason = cause.word();
+                tracing::info!(reason, epoch, lease, "giving leadership up: not leader any more");
             }
             Tell::Ended { epoch, end, released } => {
                 tracing::info!(reason = end.word(), epoch, released, lease, "term ended");

@@ -180,7 +180,7 @@ impl Checker {
         let phase = self.phases.get(&author).copied();
         let next = match (*tell).clone() {
             Tell::Acquired { epoch, .. } if phase.is_none() => Some(Phase::Acquired(epoch)),
-            Tell::Draining { epoch } if phase == Some(Phase::Acquired(epoch)) => {
+            Tell::Draining { epoch, .. } if phase == Some(Phase::Acquired(epoch)) => {
                 Some(Phase::Draining(epoch))
             }
             Tell::Ended { epoch, .. }
