@@ -109,6 +109,22 @@ impl Writes {
         assert!(self.list.len() <= MAX_REMEMBERED + MAX_OPEN, "writes are bounded");
     }
 
+    /// Forgets those that can no longer land, since their base is not the newest any more. They are
+    /// being answered, with 200 or 409; to cut them off would cost their connections.
+    pub(super) fn supersede(&mut self, newest: &Record, now: Mono) {
+        let Writes { list, pace } = self;
+        list.retain(|attempt| {
+            let keep = attempt.base.as_ref().is_some_and(|(uid, version)| {
+                *uid == newest.uid && Some(*version) >= newest.version
+            });
+            if !keep && attempt.open {
+                // The next may go out at once, from the new base.
+                pace.failed(attempt.id, now, Duration::ZERO);
+            }
+            keep
+        });
+    }
+
     /// Forgets those that `gone` names, and hands the open ones among them to `cancel`.
     pub(super) fn drop_where(
         &mut self,

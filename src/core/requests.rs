@@ -171,20 +171,7 @@ impl<B: Clone> Elector<B> {
             true => candidates.find(shown).cloned(),
             false => candidates.next_back().cloned(),
         };
-        // They are being answered, with 200 or 409; to cut them off would cost their connections.
-        let Elector { writes, handled, .. } = self;
-        let mut forgotten = Vec::new();
-        writes.drop_where(
-            |attempt| match &attempt.base {
-                Some((uid, version)) => *uid != record.uid || Some(*version) < record.version,
-                None => true,
-            },
-            |attempt| forgotten.push(attempt.id),
-        );
-        for id in forgotten {
-            // It had no chance any more: the next may go out at once, from the new base.
-            writes.pace.failed(id, *handled, Duration::ZERO);
-        }
+        self.writes.supersede(record, self.handled);
         write
     }
 
