@@ -33,6 +33,15 @@ release-musl: ## the static release binary for this machine, and its size
 	@stat -c '%n: %s bytes' target/static/tenure
 	@gzip -9c target/static/tenure | wc -c | sed 's/$$/ bytes gzipped/'
 
+.PHONY: model
+model: ## the model checker: the bigger variants exhausted, then random walks (WALK seconds each)
+	MODEL=big cargo test -q --features mutants --test model -- every_state --nocapture
+	MODEL=walked WALK=$(or $(WALK),60) cargo test -q --features mutants --test model -- every_state --nocapture
+
+.PHONY: mutants
+mutants: ## which layers of the tests notice each mutant of the core
+	hack/mutants.sh
+
 .PHONY: marks
 marks: ## each rule of the protocol's appendix: its test, and whether the test notices its absence
 	cargo test -q --features mutants --test marks -- table --nocapture

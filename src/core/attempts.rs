@@ -44,7 +44,7 @@ pub(super) struct OpenRead {
 pub(super) struct Pace {
     pub(super) next_at: Mono,
     /// The last one sent: only its failure moves `next_at`.
-    last: Option<RequestId>,
+    pub(super) last: Option<RequestId>,
     /// The connection may be dead: use a fresh one.
     pub(super) suspect: bool,
 }

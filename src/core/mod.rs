@@ -18,6 +18,8 @@ mod elector;
 mod event;
 mod lease;
 mod leave;
+#[cfg(feature = "mutants")]
+mod normal;
 mod observe;
 mod options;
 mod requests;

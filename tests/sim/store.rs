@@ -14,7 +14,7 @@ pub struct Object {
 
 pub type Base = Arc<Object>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
     Put(Base),
     Deleted { uid: Arc<str>, version: u128 },
@@ -54,7 +54,7 @@ pub struct Condition {
     pub any_version: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Store {
     counter: u128,
     uids: u32,
