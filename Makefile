@@ -68,7 +68,9 @@ FUZZ_SECONDS ?= 60
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZ_SECONDS (cargo install cargo-fuzz)
 	for target in lease_json core_events local_api; do \
-		RUSTC_BOOTSTRAP=1 cargo fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) || exit 1; \
+		mkdir -p fuzz/corpus/$$target; \
+		RUSTC_BOOTSTRAP=1 cargo fuzz run $$target fuzz/corpus/$$target fuzz/seeds/$$target -- \
+			-max_total_time=$(FUZZ_SECONDS) || exit 1; \
 	done
 
 .PHONY: lint
