@@ -18,6 +18,7 @@ use tenure::timing::Timing;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Streams and `?wait=` never end by themselves.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -69,6 +70,8 @@ fn site() -> Site {
     };
     let api = Api::new(config, seat, health, metrics, Arc::new(NoQuorum));
     let guard = runtime.enter();
+    // A program of its own main ignores it; a fuzz target has none.
+    drop(signal(SignalKind::pipe()).expect("a handler"));
     let listeners = Listeners::bind(&ListenConfig {
         local: vec!["127.0.0.1:0".parse().expect("an address")],
         socket: Some((folder.path().join("s"), 0o660)),
