@@ -42,13 +42,27 @@ model: ## the model checker: the bigger variants exhausted, then random walks (W
 mutants: ## which layers of the tests notice each mutant of the core
 	hack/mutants.sh
 
+# What the image and each pod carry; the aims are those of docs/benchmarks.md.
+MAX_BINARY = 5700000
+MAX_GZIPPED = 2600000
+
+.PHONY: size
+size: release-musl ## the release binary, refused where it has grown too big
+	@test "$$(stat -c %s target/static/tenure)" -le $(MAX_BINARY) || { echo "the binary is bigger than $(MAX_BINARY) bytes" >&2; exit 1; }
+	@test "$$(gzip -9c target/static/tenure | wc -c)" -le $(MAX_GZIPPED) || { echo "gzipped it is bigger than $(MAX_GZIPPED) bytes" >&2; exit 1; }
+
+.PHONY: bench
+bench: cluster-binaries peer release-musl ## tenure and client-go measured side by side: BENCH=quick (5 minutes) or full (45), ONLY=parts
+	deploy/debian.sh wrk curl util-linux
+	BENCH=$(or $(BENCH),quick) ONLY=$(ONLY) cargo bench --bench bench
+
 .PHONY: marks
 marks: ## each rule of the protocol's appendix: its test, and whether the test notices its absence
 	cargo test -q --features mutants --test marks -- table --nocapture
 
 # Everything a test needs: the real control plane and the client-go peer are built once.
 .PHONY: test
-test: cluster-binaries peer ## all tests but those with real pods; sets up what they need
+test: cluster-binaries peer size ## all tests but those with real pods; sets up what they need
 	cargo test --features mutants,demo-tui $(ARGS)
 
 ROUNDS ?= 100
@@ -85,5 +99,3 @@ lint: $(CARGO_DENY) $(ACTIONLINT) ## formatting, clippy, licences, workflows, sh
 .PHONY: sim
 sim: ## simulate SEEDS=10000 clusters (FIRST=n: from there on), or replay one with its timeline: SEED=n
 	SEEDS=$(or $(SEEDS),10000) cargo test -q --test simulation -- --nocapture
-
-include deploy/pod.mk

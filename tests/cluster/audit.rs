@@ -17,6 +17,8 @@ pub struct Request {
     pub namespace: String,
     pub name: String,
     pub code: u16,
+    /// When it came, by the server's wall clock: RFC 3339 with microseconds.
+    pub received: String,
 }
 
 /// Requests in the order in which they were answered.
@@ -78,6 +80,7 @@ fn parse(line: &str) -> Option<Request> {
         namespace: object.namespace,
         name: object.name,
         code: event.response_status.code,
+        received: event.request_received_timestamp,
     })
 }
 
@@ -86,6 +89,7 @@ fn parse(line: &str) -> Option<Request> {
 struct Event {
     stage: String,
     verb: String,
+    request_received_timestamp: String,
     user: User,
     object_ref: Option<ObjectRef>,
     #[serde(default)]

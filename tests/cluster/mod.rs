@@ -157,6 +157,16 @@ impl Cluster {
     /// With further flags for kube-apiserver, such as `--min-request-timeout=5` (short watches) or
     /// `--max-requests-inflight=1` (429).
     pub async fn start_with(flags: &[&str]) -> Cluster {
+        // Nothing here has to survive the machine, only the process.
+        Cluster::start_on(&["--unsafe-no-fsync=true"], flags).await
+    }
+
+    /// With an etcd that syncs each write to the disk, as in production: for latencies.
+    pub async fn start_durable() -> Cluster {
+        Cluster::start_on(&[], &[]).await
+    }
+
+    async fn start_on(etcd_flags: &[&str], flags: &[&str]) -> Cluster {
         // Both first: a missing program is told before anything is started.
         Program::Etcd.path();
         Program::KubeApiserver.path();
@@ -168,8 +178,9 @@ impl Cluster {
         fs::write(folder.join("audit-policy.yaml"), AUDIT_POLICY).expect("audit policy");
 
         let (client, peer, secure) = (free_port(), free_port(), free_port());
-        let etcd =
-            Server::new(Program::Etcd, client, &folder, etcd_arguments(&folder, client, peer));
+        let mut arguments = etcd_arguments(&folder, client, peer);
+        arguments.extend(etcd_flags.iter().map(|flag| String::from(*flag)));
+        let etcd = Server::new(Program::Etcd, client, &folder, arguments);
         let mut arguments = api_server_arguments(&folder, &pki, client, secure);
         arguments.extend(flags.iter().map(|flag| String::from(*flag)));
         let api_server = Server::new(Program::KubeApiserver, secure, &folder, arguments);
@@ -286,8 +297,6 @@ fn etcd_arguments(folder: &Path, client: u16, peer: u16) -> Vec<String> {
         format!("--listen-client-urls=http://127.0.0.1:{client}"),
         format!("--advertise-client-urls=http://127.0.0.1:{client}"),
         format!("--listen-peer-urls=http://127.0.0.1:{peer}"),
-        // Nothing here has to survive the machine, only the process.
-        "--unsafe-no-fsync=true".into(),
     ]
 }
 

@@ -128,6 +128,10 @@ impl Peer {
         self.wait_for(limit, |event| event.event == "started_leading").await
     }
 
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
     /// SIGTERM, SIGSTOP, SIGCONT, SIGKILL.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);
