@@ -14,7 +14,8 @@ fn main() {
     }
     let given = std::env::var("TENURE_BUILD_COMMIT").ok().filter(|commit| is_commit(commit));
     let commit = given.or_else(from_git).unwrap_or_else(|| "unknown".into());
-    println!("cargo::rustc-env=TENURE_BUILD_COMMIT={commit}");
+    // Not TENURE_: `cargo run` hands it on, and the program warns of such variables it does not know.
+    println!("cargo::rustc-env=BUILD_COMMIT={commit}");
 }
 
 /// `None` without git, and where the sources lie in somebody else's repository.

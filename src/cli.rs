@@ -23,8 +23,7 @@ pub use usage::{EXIT_USAGE, Refusal, UsageError};
 use crate::client::Endpoint;
 
 /// Version and commit, as `--version` and the logs show them.
-pub const VERSION: &str =
-    concat!(env!("CARGO_PKG_VERSION"), " (", env!("TENURE_BUILD_COMMIT"), ")");
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ")");
 
 #[derive(Debug, Parser)]
 #[command(
