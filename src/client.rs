@@ -136,7 +136,10 @@ impl fmt::Display for CallError {
         match self {
             Self::Unreachable(why) => write!(f, "cannot be reached: {why}"),
             Self::Broken(why) => write!(f, "broke off: {why}"),
-            Self::TimedOut(bound) => write!(f, "gave no answer within {bound:?}"),
+            Self::TimedOut(bound) => {
+                let whole = Duration::new(bound.as_secs(), bound.subsec_millis() * 1_000_000);
+                write!(f, "gave no answer within {whole:?}")
+            }
         }
     }
 }

@@ -18,6 +18,8 @@ const CALL_BOUND: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_secs(30);
 /// Between attempts where no answer came, and after one that was no news.
 const PAUSE: Duration = Duration::from_millis(200);
+/// What an answer takes to arrive, once it is given.
+const ARRIVAL: Duration = Duration::from_millis(50);
 /// The longest `wait` that is asked of the server; a longer one is cut to it.
 const MAX_WAIT: Duration = Duration::from_secs(300);
 
@@ -192,7 +194,8 @@ pub async fn wait(args: WaitArgs) -> ExitCode {
 /// The query of the next poll and the bound on it. Whoever waits for the end of leadership does not
 /// wait for an answer beyond the grant: silence ends it.
 fn next_poll(goal: &Goal, told: Option<&Told>, left: Duration) -> (String, Duration) {
-    let held = left.min(POLL);
+    // Short of the end: "nothing new" must still arrive, else a living sidecar looks silent.
+    let held = left.saturating_sub(ARRIVAL).min(POLL);
     let bound = left.min(held + CALL_BOUND);
     let Some(told) = told else { return (String::new(), left.min(CALL_BOUND)) };
     let query = format!("?wait={}ms&after={}", held.as_millis(), told.body.version);
