@@ -25,13 +25,17 @@ use crate::client::Endpoint;
 /// Version and commit, as `--version` and the logs show them.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("BUILD_COMMIT"), ")");
 
+/// Below the long help, which is thereby the one that `--help` shows: it fits into 80 columns.
+const VARIABLES: &str = "A flag wins over its variable. Durations: 15s, 500ms, 1m30s";
+
 #[derive(Debug, Parser)]
 #[command(
     name = "tenure",
     version = VERSION,
     about = "Leader election with a fencing epoch, as a sidecar for any application",
     propagate_version = true,
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    after_help = "Without a cluster: tenure demo, or tenure sidecar --dev --lease-name NAME"
 )]
 struct Cli {
     #[command(subcommand)]
@@ -42,19 +46,26 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// The elector beside an app
+    #[command(after_long_help = VARIABLES)]
     Sidecar(Box<SidecarArgs>),
     /// What the sidecar says: exit code 0 leader, 1 not leader, 2 cannot tell
+    #[command(after_long_help = VARIABLES)]
     Status(StatusArgs),
     /// Block until leader, or until something else is so; prints the epoch
+    #[command(after_long_help = VARIABLES)]
     Wait(WaitArgs),
     /// Tell the sidecar that the guarded work has stopped
     ///
-    /// The last line of the app's own shutdown or of its entrypoint (`app; tenure release
-    /// --final`). Never from preStop: that runs while the app still works.
+    /// The last line of the app's own shutdown or of its entrypoint
+    /// (`app; tenure release --final`). Never from preStop: that runs while the
+    /// app still works.
+    #[command(verbatim_doc_comment, after_long_help = VARIABLES)]
     Release(ReleaseArgs),
     /// No cluster needed: a Lease API, three candidates, and failover after failover
+    #[command(after_long_help = VARIABLES)]
     Demo(demo::DemoArgs),
     /// Failover times, tolerances and load that follow from given timings
+    #[command(after_long_help = VARIABLES)]
     Budget(budget::BudgetArgs),
 }
 
@@ -81,8 +92,15 @@ pub struct StatusArgs {
 pub struct WaitArgs {
     #[command(flatten)]
     pub url: UrlArg,
-    /// What to wait for: leader, not-leader or holder=NAME (a whole identity or its pod's name)
-    #[arg(long = "for", env = "TENURE_FOR", value_name = "WHAT", default_value = "leader")]
+    /// What to wait for: leader, not-leader or holder=NAME
+    /// (a whole identity or its pod's name)
+    #[arg(
+        verbatim_doc_comment,
+        long = "for",
+        env = "TENURE_FOR",
+        value_name = "WHAT",
+        default_value = "leader"
+    )]
     pub goal: commands::Goal,
     /// Give up after this long, with exit code 1; without it, never
     #[arg(long, env = "TENURE_TIMEOUT", value_parser = value::duration, allow_hyphen_values = true)]

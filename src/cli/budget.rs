@@ -34,7 +34,7 @@ pub struct BudgetArgs {
     pub max_valid: Option<Duration>,
     /// How many candidates there are
     #[arg(long, env = "TENURE_REPLICAS", value_name = "NUMBER", default_value = "3")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(value_parser = value::replicas)]
     pub replicas: u32,
     /// What one request to the API server and its answer take
     #[arg(long, env = "TENURE_REQUEST_TIME", value_name = "DURATION", default_value = "20ms")]

@@ -27,8 +27,10 @@ pub struct DemoArgs {
     #[arg(long, env = "TENURE_DURATION", value_name = "DURATION")]
     #[arg(value_parser = value::duration, allow_hyphen_values = true)]
     pub duration: Option<Duration>,
-    /// Do what happens to the leaders in the order of this number [default: a random one]
-    #[arg(long, env = "TENURE_SEED", value_name = "NUMBER")]
+    /// Do what happens to the leaders in the order of this number
+    /// [default: a random one]
+    #[arg(long, env = "TENURE_SEED", value_name = "NUMBER", verbatim_doc_comment)]
+    #[arg(value_parser = value::number)]
     pub seed: Option<u64>,
     /// Let the register take every write, to show what the fence is for
     #[arg(long, env = "TENURE_NO_FENCE", value_parser = value::boolean, action = ArgAction::SetTrue)]
@@ -39,8 +41,9 @@ pub struct DemoArgs {
     /// Lines instead of the live picture, also on a terminal
     #[arg(long, env = "TENURE_PLAIN", value_parser = value::boolean, action = ArgAction::SetTrue)]
     pub plain: bool,
-    /// Write the last picture of the run here, as SVG (only in builds with the feature `demo-tui`)
-    #[arg(long, env = "TENURE_PICTURE", value_name = "PATH")]
+    /// Write the last picture of the run here, as SVG
+    /// (only in builds with the feature `demo-tui`)
+    #[arg(verbatim_doc_comment, long, env = "TENURE_PICTURE", value_name = "PATH")]
     pub picture: Option<PathBuf>,
     /// Only the Lease API, without candidates
     #[arg(long, env = "TENURE_API_ONLY", value_parser = value::boolean, action = ArgAction::SetTrue)]

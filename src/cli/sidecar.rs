@@ -37,7 +37,8 @@ pub struct SidecarArgs {
     /// The pod's uid [default: $POD_UID]
     #[arg(long, env = "TENURE_POD_UID", value_name = "UID")]
     pub pod_uid: Option<String>,
-    /// Any exact holder identity; then no take-over from a predecessor at start
+    /// Any exact holder identity; then no take-over from a predecessor
+    /// at start
     /// [default: <pod name>_<pod uid>, else <hostname>_<random uuid>]
     #[arg(long, env = "TENURE_IDENTITY", value_name = "TEXT", verbatim_doc_comment)]
     pub identity: Option<String>,
@@ -55,8 +56,10 @@ pub struct SidecarArgs {
     #[arg(value_parser = value::duration, allow_hyphen_values = true)]
     pub retry_period: Duration,
 
-    /// Addresses of the local API; others than loopback need --listen-anywhere
+    /// Addresses of the local API; others than loopback need
+    /// --listen-anywhere
     #[arg(long, env = "TENURE_LISTEN", value_name = "IP:PORT", value_delimiter = ',')]
+    #[arg(verbatim_doc_comment)]
     #[arg(value_parser = value::address, default_values = ["127.0.0.1:4040", "[::1]:4040"])]
     pub listen: Vec<SocketAddr>,
     /// Let --listen name addresses that other machines reach
@@ -70,9 +73,10 @@ pub struct SidecarArgs {
     #[arg(long, env = "TENURE_SOCKET_MODE", value_name = "MODE", default_value = "0660")]
     #[arg(value_parser = value::mode, allow_hyphen_values = true)]
     pub socket_mode: u32,
-    /// Address of /metrics, /livez and /readyz; where the kernel has no IPv6, [::] means 0.0.0.0
+    /// Address of /metrics, /livez and /readyz; where the kernel has no IPv6,
+    /// [::] means 0.0.0.0
     #[arg(long, env = "TENURE_ADMIN_LISTEN", value_name = "IP:PORT", default_value = "[::]:4041")]
-    #[arg(value_parser = value::address)]
+    #[arg(value_parser = value::address, verbatim_doc_comment)]
     pub admin_listen: SocketAddr,
     /// File with the bearer token that changing calls must bring
     #[arg(long, env = "TENURE_CONTROL_TOKEN_FILE", value_name = "PATH")]
@@ -86,10 +90,10 @@ pub struct SidecarArgs {
     #[arg(value_parser = value::duration, allow_hyphen_values = true)]
     pub max_valid: Option<Duration>,
 
-    /// How long to go on renewing for an app that has not said it stopped; auto = up to 25s while
-    /// a hold is open, else not at all
+    /// How long to go on renewing for an app that has not said it stopped;
+    /// auto = up to 25s while a hold is open, else not at all
     #[arg(long, env = "TENURE_DRAIN_TIMEOUT", value_name = "DURATION", default_value = "auto")]
-    #[arg(value_parser = drain_timeout, allow_hyphen_values = true)]
+    #[arg(value_parser = drain_timeout, allow_hyphen_values = true, verbatim_doc_comment)]
     pub drain_timeout: DrainTimeout,
     /// When the last hold closes outside a shutdown: release, or keep
     #[arg(long, env = "TENURE_ON_APP_EXIT", value_name = "WHAT", default_value = "release")]
@@ -99,10 +103,11 @@ pub struct SidecarArgs {
     #[arg(long, env = "TENURE_UNSAFE_RELEASE_ON_SIGTERM", value_parser = value::boolean)]
     #[arg(action = ArgAction::SetTrue)]
     pub unsafe_release_on_sigterm: bool,
-    /// Where there is no Lease: create (held by nobody, taken after L), create-free (at once; two
-    /// leaders are possible after a deletion) or never (wait for somebody to make it)
+    /// Where there is no Lease: create (held by nobody, taken after L),
+    /// create-free (at once; two leaders are possible after a deletion)
+    /// or never (wait for somebody to make it)
     #[arg(long, env = "TENURE_MISSING_LEASE", value_name = "WHAT", default_value = "create")]
-    #[arg(value_parser = missing_lease)]
+    #[arg(value_parser = missing_lease, verbatim_doc_comment)]
     pub missing_lease: MissingLease,
 
     /// The API server; http:// only on loopback [default: the pod's]
@@ -114,14 +119,16 @@ pub struct SidecarArgs {
     /// A service-account token, read again as it changes [default: the pod's]
     #[arg(long, env = "TENURE_TOKEN_FILE", value_name = "PATH")]
     pub token_file: Option<PathBuf>,
-    /// A kubeconfig instead of the three above (only in builds with the feature `kubeconfig`)
-    #[arg(long, env = "TENURE_KUBECONFIG", value_name = "PATH")]
+    /// A kubeconfig instead of the three above
+    /// (only in builds with the feature `kubeconfig`)
+    #[arg(verbatim_doc_comment, long, env = "TENURE_KUBECONFIG", value_name = "PATH")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of that kubeconfig [default: its current one]
     #[arg(long, env = "TENURE_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
-    /// No cluster: an embedded Lease in this process, for an app's own development
-    #[arg(long, env = "TENURE_DEV", value_name = "ROLE", value_enum)]
+    /// No cluster: an embedded Lease in this process, for an app's own
+    /// development
+    #[arg(verbatim_doc_comment, long, env = "TENURE_DEV", value_name = "ROLE", value_enum)]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "leader")]
     pub dev: Option<DevRole>,
 

@@ -76,10 +76,14 @@ fn reduce(
             );
             UsageError::value(&flag, value, allowed + &origin(&flag, argv, command))
         }
-        ErrorKind::UnknownArgument => UsageError::flag(&flag, "unknown; see tenure --help"),
+        ErrorKind::UnknownArgument => {
+            UsageError::flag(&flag, format_args!("unknown; see {} --help", called(argv, command)))
+        }
         ErrorKind::InvalidSubcommand => {
             let name = text(ContextKind::InvalidSubcommand);
-            UsageError::flag(&name, format_args!("no such command; allowed: {}", names(command)))
+            let problem =
+                format_args!("no such command; allowed: {}; see tenure --help", names(command));
+            UsageError::flag(&name, problem)
         }
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             UsageError::line(&format!("a command is required; allowed: {}", names(command)))
@@ -121,6 +125,12 @@ fn origin(flag: &str, argv: &[OsString], command: &clap::Command) -> String {
     let name = variable(flag);
     let read = super::variables(command).iter().any(|(_, known)| *known == name);
     if written || !read { String::new() } else { format!(" (from {name})") }
+}
+
+/// `tenure`, or `tenure sidecar` where that was called.
+fn called(argv: &[OsString], command: &clap::Command) -> String {
+    let name = argv.get(1).and_then(|name| command.find_subcommand(name));
+    name.map_or("tenure".to_owned(), |command| format!("tenure {}", command.get_name()))
 }
 
 fn names(command: &clap::Command) -> String {

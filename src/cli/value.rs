@@ -29,6 +29,15 @@ pub(super) fn epoch(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("allowed: an epoch, 1 to {MAX_EPOCH}"))
 }
 
+pub(super) fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("allowed: a whole number, 0 to {}", u64::MAX))
+}
+
+pub(super) fn replicas(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("allowed: a whole number, 1 to {}", u32::MAX))
+}
+
 pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "allowed: IP:PORT, such as 127.0.0.1:4040 or [::1]:4040".into())
 }

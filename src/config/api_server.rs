@@ -157,7 +157,7 @@ fn pod_server(around: &Surroundings) -> Result<http::Uri, UsageError> {
         UsageError::flag(
             "--server",
             "required outside a cluster (KUBERNETES_SERVICE_HOST is not set), or TENURE_SERVER in \
-             the environment",
+             the environment; without a cluster: --dev",
         )
     })?;
     let port = around.kubernetes_port.as_deref().unwrap_or("443");
