@@ -93,6 +93,8 @@ impl App {
         let value = begun.and_then(|answer| serde_json::from_slice::<Value>(&answer.body).ok());
         let Some(Value { value }) = value else { return };
         if boottime() < grant.deadline {
+            // So that it can be frozen just here.
+            self.post("/sent", grant.epoch, None).await;
             tokio::time::sleep(ON_ITS_WAY).await;
             self.post("/commit", grant.epoch, Some(value + 1)).await;
         }

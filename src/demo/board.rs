@@ -378,15 +378,19 @@ impl Board {
     }
 
     /// A reader that means to write: the newest value, or the newest epoch if it comes too late.
-    pub(super) fn begin_write(&mut self, pod: &str, epoch: u64) -> Result<u64, u64> {
+    pub(super) fn begin_write(&mut self, epoch: u64) -> Result<u64, u64> {
         let register = &mut self.register;
         if self.fence && epoch < register.newest_epoch {
             register.refused += 1;
             return Err(register.newest_epoch);
         }
         register.newest_epoch = register.newest_epoch.max(epoch);
-        register.open = PODS.iter().position(|name| *name == pod).map(|pod| (pod, epoch));
         Ok(register.value)
+    }
+
+    /// Its writer has looked at its deadline for the last time: nothing but the fence can stop it.
+    pub(super) fn send_write(&mut self, pod: &str, epoch: u64) {
+        self.register.open = PODS.iter().position(|name| *name == pod).map(|pod| (pod, epoch));
     }
 
     /// A write; the newest epoch if it is refused.

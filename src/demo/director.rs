@@ -15,8 +15,12 @@ use super::stage::boottime;
 const PEACE: Duration = Duration::from_millis(800);
 /// How long a fault goes on after somebody else leads.
 const AFTERMATH: Duration = Duration::from_millis(600);
-/// A write is on its way twice in each round of the app; this is many of them.
+/// A write is on its way in each round of the app; this is many of them.
 const NEXT_WRITE: Duration = Duration::from_secs(2);
+/// What left before a freeze has reached the register after this.
+const ARRIVAL: Duration = Duration::from_millis(50);
+/// How often a freeze is tried that comes too late for the write.
+const FREEZES: u32 = 20;
 
 /// What a person asks for by a key.
 #[derive(Clone, Copy, Debug)]
@@ -94,7 +98,7 @@ impl Director {
     /// Does it, and returns when.
     async fn strike(&mut self, kind: Kind, pod: usize, epoch: u64) -> io::Result<Duration> {
         let stage = self.theatre.stage.clone();
-        match kind {
+        let at = match kind {
             Kind::Release => {
                 if let Some(pod) = &mut self.pods[pod] {
                     pod.tell_release().await?;
@@ -103,23 +107,20 @@ impl Director {
                 return Ok(boottime());
             }
             Kind::Pause => {
-                // With a write on its way, so that it comes late.
-                let open = stage.until_within(NEXT_WRITE, |b| b.write_is_open(pod, epoch)).await;
-                if open.is_none() {
-                    return Ok(boottime());
-                }
-                if let Some(pod) = &self.pods[pod] {
-                    pod.pause()?;
-                }
+                let Some(at) = self.freeze(pod, epoch).await? else { return Ok(boottime()) };
+                at
             }
-            Kind::CutOff => self.theatre.lease_api.cut_off(PODS[pod]),
+            Kind::CutOff => {
+                self.theatre.lease_api.cut_off(PODS[pod]);
+                boottime()
+            }
             Kind::Kill => {
                 if let Some(pod) = self.pods[pod].take() {
                     pod.kill().await?;
                 }
+                boottime()
             }
-        }
-        let at = boottime();
+        };
         stage.change(|board| {
             board.strike(kind, pod, epoch, at);
             board.set_life(
@@ -133,6 +134,26 @@ impl Director {
             );
         });
         Ok(at)
+    }
+
+    /// Freezes it with a write on its way, so that it comes late. On a busy machine the write may
+    /// have arrived before the freeze: then the pod goes on, and its next one is waited for.
+    async fn freeze(&self, pod: usize, epoch: u64) -> io::Result<Option<Duration>> {
+        let stage = &self.theatre.stage;
+        let Some(frozen) = &self.pods[pod] else { return Ok(None) };
+        for tries_left in (0..FREEZES).rev() {
+            if stage.until_within(NEXT_WRITE, |b| b.write_is_open(pod, epoch)).await.is_none() {
+                return Ok(None);
+            }
+            frozen.pause()?;
+            let at = boottime();
+            sleep(ARRIVAL).await;
+            if stage.look(|b| b.write_is_open(pod, epoch)).is_some() || tries_left == 0 {
+                return Ok(Some(at));
+            }
+            frozen.go_on()?;
+        }
+        Ok(None)
     }
 
     async fn undo(&mut self, kind: Kind, pod: usize, struck: Duration) -> io::Result<()> {

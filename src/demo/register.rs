@@ -27,8 +27,11 @@ type Reply = (StatusCode, Json<Value>);
 pub(super) async fn open(stage: Arc<Stage>) -> io::Result<Endpoint> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();
-    let router =
-        Router::new().route("/begin", post(begin)).route("/commit", post(commit)).with_state(stage);
+    let router = Router::new()
+        .route("/begin", post(begin))
+        .route("/sent", post(sent))
+        .route("/commit", post(commit))
+        .with_state(stage);
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(Endpoint::Http { host: "127.0.0.1".into(), port })
 }
@@ -36,10 +39,16 @@ pub(super) async fn open(stage: Arc<Stage>) -> io::Result<Endpoint> {
 /// A read by whoever means to write: it raises the fence as a write does. Else an older write could
 /// come between this read and the write that builds on it.
 async fn begin(State(stage): State<Arc<Stage>>, Json(request): Json<Request>) -> Reply {
-    match stage.change(|board| board.begin_write(&request.pod, request.epoch)) {
+    match stage.change(|board| board.begin_write(request.epoch)) {
         Ok(value) => (StatusCode::OK, Json(json!({ "value": value }))),
         Err(newest) => stale(newest),
     }
+}
+
+/// For the director alone: from here on the write is on its way.
+async fn sent(State(stage): State<Arc<Stage>>, Json(request): Json<Request>) -> Reply {
+    stage.change(|board| board.send_write(&request.pod, request.epoch));
+    (StatusCode::OK, Json(json!({})))
 }
 
 async fn commit(State(stage): State<Arc<Stage>>, Json(request): Json<Request>) -> Reply {

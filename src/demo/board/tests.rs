@@ -90,13 +90,15 @@ fn a_change_counts_from_what_was_done_and_from_the_last_validity() {
 #[test]
 fn the_fence_refuses_old_epochs_at_reads_and_at_writes() {
     let mut board = board(true);
-    assert_eq!(board.begin_write("pod-a", 7), Ok(0));
+    assert_eq!(board.begin_write(7), Ok(0));
+    assert_eq!(board.write_is_open(0, 7), None);
+    board.send_write("pod-a", 7);
     assert_eq!(board.write_is_open(0, 7), Some(()));
     // The new leader only reads: from here on the old one's write is late.
-    assert_eq!(board.begin_write("pod-b", 8), Ok(0));
+    assert_eq!(board.begin_write(8), Ok(0));
     assert_eq!(board.commit_write("pod-a", 7, 1), Err(8));
     assert_eq!(board.commit_write("pod-b", 8, 1), Ok(()));
-    assert_eq!(board.begin_write("pod-a", 7), Err(8));
+    assert_eq!(board.begin_write(7), Err(8));
     let register = &board.register;
     assert_eq!((register.accepted, register.refused, register.lost()), (1, 2, 0));
 }
@@ -104,9 +106,9 @@ fn the_fence_refuses_old_epochs_at_reads_and_at_writes() {
 #[test]
 fn without_a_fence_the_damage_is_counted_whoever_writes_last() {
     let mut board = board(false);
-    assert_eq!(board.begin_write("pod-a", 7), Ok(0));
+    assert_eq!(board.begin_write(7), Ok(0));
     for value in 1..=5 {
-        assert_eq!(board.begin_write("pod-b", 8), Ok(value - 1));
+        assert_eq!(board.begin_write(8), Ok(value - 1));
         assert_eq!(board.commit_write("pod-b", 8, value), Ok(()));
     }
     assert_eq!(board.commit_write("pod-a", 7, 1), Ok(()));
