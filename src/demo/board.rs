@@ -362,7 +362,7 @@ impl Board {
         let (took, leaderless) = (ms(change.took), ms(change.leaderless));
         let why = change.why();
         let text = format!(
-            "{} leads, epoch {epoch}: {took} ms after {why}, {leaderless} ms without a leader",
+            "{} leads, epoch {epoch}: {took} ms after {why}, {leaderless} ms leaderless",
             PODS[to]
         );
         let fields = json!({
