@@ -48,7 +48,7 @@ pub enum Command {
     /// The elector beside an app
     #[command(after_long_help = VARIABLES)]
     Sidecar(Box<SidecarArgs>),
-    /// What the sidecar says: exit code 0 leader, 1 not leader, 2 cannot tell
+    /// What the sidecar says; exit code 0 leader, 1 not, 2 cannot tell
     #[command(after_long_help = VARIABLES)]
     Status(StatusArgs),
     /// Block until leader, or until something else is so; prints the epoch
@@ -61,7 +61,7 @@ pub enum Command {
     /// app still works.
     #[command(verbatim_doc_comment, after_long_help = VARIABLES)]
     Release(ReleaseArgs),
-    /// No cluster needed: a Lease API, three candidates, and failover after failover
+    /// Without a cluster: three candidates, and failover after failover
     #[command(after_long_help = VARIABLES)]
     Demo(demo::DemoArgs),
     /// Failover times, tolerances and load that follow from given timings
