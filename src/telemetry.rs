@@ -36,9 +36,15 @@ pub struct Log {
 /// # Errors
 /// What is wrong with the text, in words without a line break.
 pub fn parse_filter(text: &str) -> Result<Targets, String> {
-    let given: Targets = text.parse().map_err(|_| {
-        "allowed: error, warn, info, debug, trace, off, or target=level, comma-separated".to_owned()
-    })?;
+    let wrong =
+        || "allowed: error, warn, info, debug, trace, off, or target=level, comma-separated".into();
+    // `Targets` takes a word that is no level for a target and then silences all others.
+    let level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    let slip = |part: &str| !part.contains('=') && !level(part);
+    if text.split(',').any(slip) {
+        return Err(wrong());
+    }
+    let given: Targets = text.parse().map_err(|_| wrong())?;
     let named: Vec<String> = given.iter().map(|(target, _)| target.to_owned()).collect();
     Ok(QUIET
         .iter()
@@ -81,7 +87,12 @@ mod tests {
 
     #[test]
     fn a_filter_that_is_none_is_refused_in_one_line() {
-        let error = parse_filter("tenure=loud").unwrap_err();
-        assert!(error.contains("allowed") && !error.contains('\n'), "{error}");
+        for filter in ["tenure=loud", "inof", "", "information", "info,tenure", "-1"] {
+            let error = parse_filter(filter).unwrap_err();
+            assert!(error.contains("allowed") && !error.contains('\n'), "{filter}: {error}");
+        }
+        for filter in ["OFF", "warn,tenure=debug", "tenure=trace"] {
+            parse_filter(filter).unwrap();
+        }
     }
 }
