@@ -3,6 +3,10 @@
 //! stderr for both formats, because stdout belongs to what a command answers (`tenure wait` prints
 //! an epoch there); a container's log holds both streams alike.
 
+use std::io::{self, Write};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::time::Duration;
+
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -10,6 +14,12 @@ use tracing_subscriber::layer::SubscriberExt as _;
 /// Targets that say nothing unless the filter names them: kube reports each failed request as an
 /// error of its own, beside the one line per round that is ours.
 const QUIET: [&str; 1] = ["kube_client"];
+
+/// Lines that wait for a slow stderr; what comes on top of them is lost.
+const BACKLOG: usize = 1024;
+
+/// How long an exit waits for a stuck stderr.
+const FLUSH: Duration = Duration::from_millis(500);
 
 /// How a log line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -52,12 +62,69 @@ pub fn parse_filter(text: &str) -> Result<Targets, String> {
         .fold(given, |filter, quiet| filter.with_target(*quiet, LevelFilter::OFF)))
 }
 
+/// What the thread that writes to stderr is sent.
+#[derive(Debug)]
+enum Entry {
+    Line(Vec<u8>),
+    /// Answered when everything before it is written.
+    Flush(SyncSender<()>),
+}
+
+/// Takes lines without ever waiting for whoever reads stderr: a log pipe that stands still must
+/// not stop the elector, the local API and the way out, which share one thread with the logging.
+#[derive(Clone, Debug)]
+pub struct Lines(SyncSender<Entry>);
+
+impl Lines {
+    fn to(mut sink: impl Write + Send + 'static) -> io::Result<Lines> {
+        let (sender, entries) = mpsc::sync_channel(BACKLOG);
+        let write = move || write_out(&entries, &mut sink);
+        std::thread::Builder::new().name("log".to_owned()).spawn(write)?;
+        Ok(Lines(sender))
+    }
+
+    /// Waits until all lines are written, half a second at most.
+    pub fn catch_up(&self) {
+        let (done, written) = mpsc::sync_channel(1);
+        if self.0.try_send(Entry::Flush(done)).is_ok() {
+            let _ = written.recv_timeout(FLUSH);
+        }
+    }
+}
+
+fn write_out(entries: &Receiver<Entry>, sink: &mut impl Write) {
+    for entry in entries {
+        // A line that cannot be written is lost: where should that be told?
+        match entry {
+            Entry::Line(line) => drop(sink.write_all(&line)),
+            Entry::Flush(done) => drop(done.try_send(())),
+        }
+    }
+}
+
+/// One call is one line; it never fails.
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let _ = self.0.try_send(Entry::Line(line.to_vec()));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Makes this process log. Called once, before anything is logged; a second call changes nothing.
-pub fn init(log: &Log) {
+///
+/// # Errors
+/// No thread can be had.
+pub fn init(log: &Log) -> io::Result<Lines> {
+    let written = Lines::to(io::stderr())?;
+    let writer = written.clone();
     // A line that cannot be written is lost: complaining about it on the same broken stderr would
     // panic, and end a healthy leader.
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(move || writer.clone())
         .with_ansi(false)
         .log_internal_errors(false);
     let lines = match log.format {
@@ -68,6 +135,7 @@ pub fn init(log: &Log) {
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         tracing::debug!("logging is already set up");
     }
+    Ok(written)
 }
 
 #[cfg(test)]
@@ -94,5 +162,16 @@ mod tests {
         for filter in ["OFF", "warn,tenure=debug", "tenure=trace"] {
             parse_filter(filter).unwrap();
         }
+    }
+
+    #[test]
+    fn catching_up_waits_for_the_lines_before_it() {
+        let (mut reader, sink) = io::pipe().unwrap();
+        let mut lines = Lines::to(sink).unwrap();
+        lines.write_all(b"last words").unwrap();
+        lines.catch_up();
+        let mut read = [0; 10];
+        io::Read::read_exact(&mut reader, &mut read).unwrap();
+        assert_eq!(&read, b"last words");
     }
 }

@@ -6,13 +6,14 @@ mod proxy;
 #[path = "process/sidecar.rs"]
 mod sidecar;
 
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use proxy::{Flow, Proxy};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use sidecar::{LEASE, NAMESPACE, Pods, Sidecar, eventually, run};
-use tenure::client::Call;
+use sidecar::{LEASE, NAMESPACE, PATIENCE, Pods, Sidecar, eventually, run};
+use tenure::client::{Call, Endpoint};
 use tenure::embedded::{Effect, Fault, Verb};
 
 /// L where it has to pass.
@@ -265,7 +266,8 @@ async fn scenario_r10_terms_that_come_and_go_leave_descriptors_and_memory_flat()
     // first few, buffers and pools have grown to what they need.
     let warm = cycles(5).await;
     let end = cycles(20).await;
-    assert_eq!(end.threads, 1);
+    // The one that does everything, and the log's.
+    assert_eq!((warm.threads, end.threads), (2, 2));
     assert!(end.descriptors <= warm.descriptors + 2, "{warm:?} {end:?}");
     assert!(end.resident_kib <= warm.resident_kib + 1024, "{warm:?} {end:?}");
 }
@@ -359,4 +361,34 @@ async fn scenario_c2_wrong_usage_is_2_and_one_line() {
         assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.lines().count() == 1 && text.contains(word), "{text}");
     }
+}
+
+/// A pipe that takes nothing more, and its reader, which keeps it open and never reads.
+fn full_pipe() -> (io::PipeReader, io::PipeWriter) {
+    let (reader, mut writer) = io::pipe().unwrap();
+    rustix::io::ioctl_fionbio(&writer, true).unwrap();
+    while writer.write(b"\n").is_ok() {}
+    rustix::io::ioctl_fionbio(&writer, false).unwrap();
+    (reader, writer)
+}
+
+#[tokio::test]
+async fn a_log_that_nobody_reads_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("sock");
+    let flags = ["sidecar", "--dev", "--lease-name=deaf", "--log=trace", "--listen=127.0.0.1:0"];
+    let mut arguments = flags.to_vec();
+    arguments.extend(["--admin-listen=127.0.0.1:0", "--socket", socket.to_str().unwrap()]);
+    let (_reader, writer) = full_pipe();
+    let mut child = sidecar::tenure(&arguments, &[]).stderr(writer).spawn().unwrap();
+    let endpoint = Endpoint::Unix(socket);
+    let leads = async || {
+        let answer = Call::get("/is-leader?max_valid=1ms").send(&endpoint, PATIENCE).await;
+        answer.is_ok_and(|answer| answer.status.is_success())
+    };
+    eventually(leads).await;
+    let pid = i32::try_from(child.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    let ended = tokio::time::timeout(PATIENCE, child.wait()).await.expect("it does not end");
+    assert_eq!(ended.unwrap().code(), Some(0));
 }

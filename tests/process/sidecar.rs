@@ -16,7 +16,7 @@ pub(crate) const NAMESPACE: &str = "shop";
 pub(crate) const LEASE: &str = "billing";
 
 /// Generous: a bound on a test that fails, not on a sidecar.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(20);
 
