@@ -8,9 +8,6 @@ use tenure::config::{Config, Surroundings};
 use tenure::demo::Demo;
 use tenure::telemetry;
 
-/// The sidecar's log, for a panic's sake in reach of everybody.
-static LINES: std::sync::OnceLock<telemetry::Lines> = std::sync::OnceLock::new();
-
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(abort_on_panic));
     let arguments: Vec<_> = std::env::args_os().collect();
@@ -45,30 +42,14 @@ fn main() -> ExitCode {
 }
 
 fn sidecar(config: Config) -> ExitCode {
-    let lines = match telemetry::init(&config.log) {
-        Ok(lines) => lines,
-        Err(error) => {
-            eprintln!("tenure: cannot start: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let _ = LINES.set(lines);
+    telemetry::init(&config.log);
     for name in unknown_variables() {
         tracing::warn!(variable = name, "unknown variable, ignored; see tenure sidecar --help");
     }
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let code = on_this_thread(tenure::sidecar::run(config));
-    last_lines();
-    code
-}
-
-/// Lets the log catch up before the process ends.
-fn last_lines() {
-    if let Some(lines) = LINES.get() {
-        lines.catch_up();
-    }
+    on_this_thread(tenure::sidecar::run(config))
 }
 
 /// A command that asks the sidecar and ends.
@@ -83,7 +64,7 @@ fn unknown_variables() -> Vec<String> {
     cli::unknown_variables(std::env::vars_os().map(|(name, _)| name))
 }
 
-/// One thread does everything but write the log: the elector is never far from its timer, and memory stays small.
+/// One thread does everything: the elector is never far from its timer, and memory stays small.
 fn on_this_thread(work: impl Future<Output = ExitCode>) -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -110,7 +91,6 @@ fn abort_on_panic(info: &std::panic::PanicHookInfo<'_>) {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
         let why = info.payload_as_str().unwrap_or("no text");
         tracing::error!(place, "panic: {why}");
-        last_lines();
     } else {
         eprintln!("tenure: {info}");
     }

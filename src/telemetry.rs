@@ -4,9 +4,9 @@
 //! an epoch there); a container's log holds both streams alike.
 
 use std::io::{self, Write};
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::time::Duration;
+use std::os::fd::AsFd;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tracing_subscriber::Layer as _;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -15,11 +15,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 /// error of its own, beside the one line per round that is ours.
 const QUIET: [&str; 1] = ["kube_client"];
 
-/// Lines that wait for a slow stderr; what comes on top of them is lost.
-const BACKLOG: usize = 1024;
-
-/// How long an exit waits for a stuck stderr.
-const FLUSH: Duration = Duration::from_millis(500);
+/// A pipe that is ready takes that many bytes at once (PIPE_BUF).
+const PIECE: usize = 4096;
 
 /// How a log line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -62,50 +59,29 @@ pub fn parse_filter(text: &str) -> Result<Targets, String> {
         .fold(given, |filter, quiet| filter.with_target(*quiet, LevelFilter::OFF)))
 }
 
-/// What the thread that writes to stderr is sent.
-#[derive(Debug)]
-enum Entry {
-    Line(Vec<u8>),
-    /// Answered when everything before it is written.
-    Flush(SyncSender<()>),
-}
-
 /// Takes lines without ever waiting for whoever reads stderr: a log pipe that stands still must
 /// not stop the elector, the local API and the way out, which share one thread with the logging.
-#[derive(Clone, Debug)]
-pub struct Lines(SyncSender<Entry>);
+#[derive(Clone, Copy, Debug)]
+struct Lines<F>(F);
 
-impl Lines {
-    fn to(mut sink: impl Write + Send + 'static) -> io::Result<Lines> {
-        let (sender, entries) = mpsc::sync_channel(BACKLOG);
-        let write = move || write_out(&entries, &mut sink);
-        std::thread::Builder::new().name("log".to_owned()).spawn(write)?;
-        Ok(Lines(sender))
-    }
-
-    /// Waits until all lines are written, half a second at most.
-    pub fn catch_up(&self) {
-        let (done, written) = mpsc::sync_channel(1);
-        if self.0.try_send(Entry::Flush(done)).is_ok() {
-            let _ = written.recv_timeout(FLUSH);
-        }
+impl<F: AsFd> Lines<F> {
+    /// Whether a piece is taken without waiting.
+    fn takes(&self) -> bool {
+        let mut stderr = [PollFd::new(&self.0, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        rustix::event::poll(&mut stderr, Some(&now)).is_ok_and(|ready| ready == 1)
     }
 }
 
-fn write_out(entries: &Receiver<Entry>, sink: &mut impl Write) {
-    for entry in entries {
-        // A line that cannot be written is lost: where should that be told?
-        match entry {
-            Entry::Line(line) => drop(sink.write_all(&line)),
-            Entry::Flush(done) => drop(done.try_send(())),
-        }
-    }
-}
-
-/// One call is one line; it never fails.
-impl Write for Lines {
+/// One call is one line; it never fails, and never waits.
+impl<F: AsFd> Write for Lines<F> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let _ = self.0.try_send(Entry::Line(line.to_vec()));
+        for piece in line.chunks(PIECE) {
+            // A line that cannot be written is lost: where should that be told?
+            if !self.takes() || rustix::io::write(&self.0, piece).is_err() {
+                break;
+            }
+        }
         Ok(line.len())
     }
 
@@ -115,16 +91,11 @@ impl Write for Lines {
 }
 
 /// Makes this process log. Called once, before anything is logged; a second call changes nothing.
-///
-/// # Errors
-/// No thread can be had.
-pub fn init(log: &Log) -> io::Result<Lines> {
-    let written = Lines::to(io::stderr())?;
-    let writer = written.clone();
+pub fn init(log: &Log) {
     // A line that cannot be written is lost: complaining about it on the same broken stderr would
     // panic, and end a healthy leader.
     let lines = tracing_subscriber::fmt::layer()
-        .with_writer(move || writer.clone())
+        .with_writer(|| Lines(io::stderr()))
         .with_ansi(false)
         .log_internal_errors(false);
     let lines = match log.format {
@@ -135,7 +106,6 @@ pub fn init(log: &Log) -> io::Result<Lines> {
     if tracing::subscriber::set_global_default(subscriber).is_err() {
         tracing::debug!("logging is already set up");
     }
-    Ok(written)
 }
 
 #[cfg(test)]
@@ -165,13 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn catching_up_waits_for_the_lines_before_it() {
+    fn a_full_pipe_loses_lines_and_waits_for_nobody() {
         let (mut reader, sink) = io::pipe().unwrap();
-        let mut lines = Lines::to(sink).unwrap();
-        lines.write_all(b"last words").unwrap();
-        lines.catch_up();
-        let mut read = [0; 10];
-        io::Read::read_exact(&mut reader, &mut read).unwrap();
-        assert_eq!(&read, b"last words");
+        let mut lines = Lines(sink);
+        for _ in 0..1_000 {
+            lines.write_all(&[b'x'; 10_000]).unwrap();
+        }
+        drop(lines);
+        let read = io::Read::read_to_end(&mut reader, &mut Vec::new()).unwrap();
+        assert!(read >= 10_000 && read < 10_000_000, "{read} bytes");
     }
 }

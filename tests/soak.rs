@@ -57,8 +57,7 @@ struct Sample {
 
 fn sample(of: &Sidecar) -> Sample {
     let usage = of.usage();
-    // The one that does everything, and the log's.
-    assert_eq!(usage.threads, 2, "{usage:?}");
+    assert_eq!(usage.threads, 1, "{usage:?}");
     let log = of.log();
     let stand = log.lines().rev().find(|line| line.contains("\"did\":\"stand\""));
     let stand: serde_json::Value =
