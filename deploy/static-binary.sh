@@ -19,7 +19,11 @@ command -v "$gcc" >/dev/null || deploy/debian.sh "$package" libc6-dev-"$arch"-cr
 rustup target add "$target" >/dev/null 2>&1 || { echo "rustup cannot add the target $target" >&2; exit 1; }
 # Rust brings musl's start files and a linker; the C compiler only compiles the few C files of `ring`.
 name=$(echo "$target" | tr a-z- A-Z_)
+# Nothing unwinds in a release: a panic aborts. Tables for it would be 0.3 MB.
+flags=
+[ "$profile" != release ] || flags=-Cforce-unwind-tables=no
 env "CC_$(echo "$target" | tr - _)=$gcc" "CARGO_TARGET_${name}_LINKER=rust-lld" \
+	"CARGO_TARGET_${name}_RUSTFLAGS=$flags" \
 	cargo build --locked --profile "$profile" --target "$target" --bin tenure
 dir=$profile
 [ "$profile" != dev ] || dir=debug
