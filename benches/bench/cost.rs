@@ -64,8 +64,8 @@ pub(crate) async fn idle(cluster: &Cluster, size: &Size, report: &mut Report) {
             eprintln!("{who}, {count} in {minutes} min: {verbs:?}");
             let sum = verbs.values().sum::<usize>() as f64;
             report.one(count, who, "1/min", sum / minutes);
-            report.one(resident, who, "MB", now.resident_kib as f64 / 1024.0);
-            report.one(private, who, "MB", now.private_kib as f64 / 1024.0);
+            report.one(resident, who, "MiB", now.resident_kib as f64 / 1024.0);
+            report.one(private, who, "MiB", now.private_kib as f64 / 1024.0);
             let spent = (now.cpu_ticks - before[role][side].cpu_ticks) as f64 / ticks;
             report.one(cpu, who, "s/h", spent * 60.0 / minutes);
         }

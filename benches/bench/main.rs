@@ -1,7 +1,7 @@
 //! `make bench`: tenure and client-go side by side, on a real control plane whose etcd syncs its disk.
 //! What each number means stands in docs/benchmarks.md.
 //!
-//! BENCH=quick (the default, about five minutes) or full. ONLY=handover,idle,crowd,start,local,core picks parts.
+//! BENCH=quick (the default, about six minutes) or full. ONLY=handover,idle,crowd,start,local,core picks parts.
 //! Results are written below target/bench/.
 
 #[path = "../../tests/cluster/mod.rs"]
@@ -41,7 +41,7 @@ impl Size {
             retry_period: Duration::from_millis(500),
         };
         let (idle, load) = (Duration::from_secs(60), Duration::from_secs(5));
-        Size { rounds: 12, crashes: 10, crash, idle, load }
+        Size { rounds: 10, crashes: 10, crash, idle, load }
     }
 
     fn full() -> Size {
