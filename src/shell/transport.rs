@@ -395,8 +395,14 @@ mod tests {
         assert!(empty.contains("no PEM certificate"), "{empty}");
         assert!(Connect::to_server(server("http://h", None)).is_ok());
     }
+
+    /// A log line whose place is met for the first time by two threads at once, one with a subscriber
+    /// and one without, may be taken for one that nobody wants.
+    static FIRST_LINE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
     #[tokio::test(start_paused = true)]
     async fn a_changed_ca_file_is_trusted_and_a_broken_one_changes_nothing() {
+        let _alone = FIRST_LINE.lock().await;
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), CA).unwrap();
         let server = server("https://h", Some(file.path().into()));
@@ -417,6 +423,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn certificates_that_cannot_be_used_are_told_of_once_and_not_at_each_attempt() {
+        let _alone = FIRST_LINE.lock().await;
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), CA).unwrap();
         let server = server("https://h", Some(file.path().into()));
