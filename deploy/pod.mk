@@ -83,6 +83,7 @@ e2e-openshift-uid: $(HELM4) $(E2E_NEEDS) ## the same under uid 1000680000, as Op
 
 .PHONY: e2e-images
 e2e-images: $(PYTHON) ## the images of the tests' own app, to load into a cluster
+	deploy/debian.sh busybox-static
 	$(PYTHON) tests/e2e/images.py $(CACHE)
 
 .PHONY: image-arm64

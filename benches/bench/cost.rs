@@ -76,59 +76,86 @@ fn requests(cluster: &Cluster, user: &str) -> Vec<Request> {
     cluster.audit().of_user(user).0
 }
 
-/// A Lease is freed for which fifty wait.
-pub(crate) async fn crowd(cluster: &Cluster, report: &mut Report) {
-    const TOLD: &str = "50 candidates, release → next leader";
-    const COUNT: &str = "50 candidates: requests for one hand-over";
-    const CALM: &str = "50 candidates: last of these after";
+const TOLD: &str = "50 candidates, release → next leader";
+const COUNT: &str = "50 candidates: requests for one hand-over";
+const CALM: &str = "50 candidates: last of these after";
+
+/// A Lease is freed for which fifty wait, again and again.
+pub(crate) async fn crowd(cluster: &Cluster, size: &Size, report: &mut Report) {
+    for (who, spans) in [
+        (TENURE, crowd_of_tenure(cluster, size).await),
+        (CLIENT_GO, crowd_of_client_go(cluster, size).await),
+    ] {
+        let all = |value: fn(&HandOver) -> f64| spans.iter().map(value).collect();
+        report.add(TOLD, who, MS, all(|it| it.told_ms));
+        report.add(COUNT, who, "requests", all(|it| it.requests as f64));
+        report.add(CALM, who, MS, all(|it| it.calm_ms));
+    }
+}
+
+struct HandOver {
+    told_ms: f64,
+    requests: usize,
+    calm_ms: f64,
+}
+
+async fn crowd_of_tenure(cluster: &Cluster, size: &Size) -> Vec<HandOver> {
     let mut race = Race::new(cluster.namespace("crowd").await, PeerTimings::default()).await;
     let access = race.access("candidate").await;
-    let first = race.tenure(&access, "first");
-    race.next_leader(None).await;
-    let others: Vec<Tenure> =
-        (0..CROWD).map(|n| race.tenure(&access, &format!("other-{n}"))).collect();
-    for other in &others {
-        other.follows().await;
+    let all: Vec<Tenure> = (0..=CROWD).map(|n| race.tenure(&access, &format!("pod-{n}"))).collect();
+    let mut leader = race.next_leader(None).await.name;
+    let mut spans = Vec::new();
+    for _ in 0..size.crowds {
+        // He who led before is back from his cool-down, too.
+        for other in all.iter().filter(|other| other.name != leader) {
+            other.follows().await;
+        }
+        race.forget();
+        let released = all.iter().find(|it| it.name == leader).expect("one of them");
+        let (begin, wall) = (now_ns(), Timestamp::now());
+        released.release().await;
+        let told = race.next_leader(Some(&leader)).await;
+        // Before the new leader's first renewal.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        let (requests, calm_ms) = since(&race.namespace, wall);
+        spans.push(HandOver { told_ms: (told.at_ns - begin) as f64 / 1e6, requests, calm_ms });
+        leader = told.name;
     }
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    race.forget();
-    let (begin, wall) = (now_ns(), Timestamp::now());
-    first.release().await;
-    let told = race.next_leader(Some("first")).await;
-    // Before the new leader's first renewal.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let (count, last) = since(&race.namespace, wall);
-    report.one(TOLD, TENURE, MS, (told.at_ns - begin) as f64 / 1e6);
-    report.one(COUNT, TENURE, "requests", count as f64);
-    report.one(CALM, TENURE, MS, last);
-    drop((first, others));
+    spans
+}
 
+async fn crowd_of_client_go(cluster: &Cluster, size: &Size) -> Vec<HandOver> {
     let mut race = Race::new(cluster.namespace("crowd-go").await, PeerTimings::default()).await;
     let access = race.access("candidate").await;
-    let mut first = race.client_go(&access, "first");
-    first.leads(LIMIT).await;
-    let others: Vec<Peer> =
-        (0..CROWD).map(|n| race.client_go(&access, &format!("other-{n}"))).collect();
-    for other in &others {
-        other.wait_for(LIMIT, |event| event.event == "new_leader").await;
-    }
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    let (begin, wall) = (now_ns(), Timestamp::now());
-    first.stop(LIMIT).await;
-    let at = loop {
-        let starts = others.iter().flat_map(Peer::history);
-        let mut starts = starts.filter(|event| event.event == "started_leading");
-        if let Some(event) = starts.next() {
-            break event.boottime_ns;
+    let mut all: Vec<Peer> = Vec::new();
+    let mut spans = Vec::new();
+    for round in 0..size.crowds {
+        // As many as before: another one in the place of him who went.
+        while all.len() <= CROWD {
+            all.push(race.client_go(&access, &format!("pod-{round}-{}", all.len())));
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
-    // Those who wait poll on: what is counted is one retry period, the time in which all have learnt.
-    tokio::time::sleep(PeerTimings::default().retry_period).await;
-    let (count, last) = since(&race.namespace, wall);
-    report.one(TOLD, CLIENT_GO, MS, (at - begin) as f64 / 1e6);
-    report.one(COUNT, CLIENT_GO, "requests", count as f64);
-    report.one(CALM, CLIENT_GO, MS, last);
+        for one in &all {
+            one.wait_for(LIMIT, |event| event.event == "new_leader").await;
+        }
+        tokio::time::sleep(PeerTimings::default().retry_period).await;
+        let leads = |peer: &Peer| peer.history().iter().any(|it| it.event == "started_leading");
+        let at = all.iter().position(leads).expect("a leader");
+        let (begin, wall) = (now_ns(), Timestamp::now());
+        all.swap_remove(at).stop(LIMIT).await;
+        let told = loop {
+            let starts = all.iter().flat_map(Peer::history);
+            let mut starts = starts.filter(|event| event.event == "started_leading");
+            if let Some(event) = starts.next() {
+                break event.boottime_ns;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        };
+        // Those who wait poll on: what is counted is one retry period, the time in which all have learnt.
+        tokio::time::sleep(PeerTimings::default().retry_period).await;
+        let (requests, calm_ms) = since(&race.namespace, wall);
+        spans.push(HandOver { told_ms: (told - begin) as f64 / 1e6, requests, calm_ms });
+    }
+    spans
 }
 
 /// Requests on Leases since then, by verb and code to the log, and the last one's time after it in

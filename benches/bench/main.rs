@@ -27,6 +27,8 @@ use report::Report;
 pub(crate) struct Size {
     rounds: usize,
     crashes: usize,
+    /// Hand-overs among many candidates.
+    crowds: usize,
     /// Of the crash of a pod, whose length follows from them.
     crash: PeerTimings,
     idle: Duration,
@@ -41,12 +43,13 @@ impl Size {
             retry_period: Duration::from_millis(500),
         };
         let (idle, load) = (Duration::from_secs(60), Duration::from_secs(5));
-        Size { rounds: 10, crashes: 10, crash, idle, load }
+        Size { rounds: 10, crashes: 10, crowds: 4, crash, idle, load }
     }
 
     fn full() -> Size {
         let (idle, load) = (Duration::from_secs(600), Duration::from_secs(20));
-        Size { rounds: 100, crashes: 20, crash: PeerTimings::default(), idle, load }
+        let crash = PeerTimings::default();
+        Size { rounds: 100, crashes: 20, crowds: 20, crash, idle, load }
     }
 }
 
@@ -71,7 +74,7 @@ async fn main() {
         handover::measure(&cluster, &size, &mut report).await;
     }
     if wanted("crowd") {
-        cost::crowd(&cluster, &mut report).await;
+        cost::crowd(&cluster, &size, &mut report).await;
     }
     if wanted("idle") {
         cost::idle(&cluster, &size, &mut report).await;
