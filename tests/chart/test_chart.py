@@ -27,8 +27,8 @@ def run(*args, ok=True, **kwargs):
 
 
 @functools.cache
-def render_text(*sets, helm=HELMS[0], chart=CHART, release="shop"):
-    return run(helm, "template", release, chart, "-n", "ns", *[f"--set={s}" for s in sets])
+def render_text(*sets, helm=HELMS[0], chart=CHART, release="shop", namespace="ns"):
+    return run(helm, "template", release, chart, "-n", namespace, *[f"--set={s}" for s in sets])
 
 
 def render(*sets, **kwargs):
@@ -90,6 +90,8 @@ def test_rendered_objects_match_the_schemas_of_each_kubernetes(version, mode, pa
         "all": render_text(*ALL_ON, f"mode={mode}", "image.pullSecrets={a,b}", "lease.annotations.a=b"),
         "default": render_text(f"mode={mode}"),
         "parent": render_text(chart=parent),
+        "numbers": render_text(*ALL_ON, f"mode={mode}", release="123", namespace="456"),
+        "words": render_text(*ALL_ON, f"mode={mode}", release="true", namespace="null"),
     }
     for name, text in files.items():
         (tmp_path / f"{name}.yaml").write_text(text)
@@ -184,6 +186,43 @@ def test_the_dependency_speaks_for_itself_and_under_an_alias(parent):
     assert len(names) == len(set(names)), "two elections share an object"
 
 
+def test_names_that_look_like_numbers_stay_names():
+    docs = render(*ALL_ON, release="1e3", namespace="456")
+    assert {d["metadata"]["namespace"] for d in docs} == {"456"}
+    assert {d["metadata"]["labels"]["app.kubernetes.io/instance"] for d in docs} == {"1e3"}
+    assert one(docs, "Lease")["metadata"]["name"] == "1e3"
+    assert one(docs, "Role")["rules"][0]["resourceNames"] == ["1e3"]
+
+
+def test_the_longest_lease_name_leaves_room_for_what_is_made_of_it():
+    docs = render("demo.enabled=true", "lease.name=" + "a" * 246)
+    assert all(len(d["metadata"]["name"]) <= 253 for d in docs)
+    assert len(one(docs, "Deployment")["metadata"]["name"] + "-0123456789") <= 253, "a ReplicaSet adds a hash"
+
+
+def test_a_label_or_annotation_that_is_given_twice_stands_once(tmp_path):
+    (tmp_path / "values.yaml").write_text(yaml.safe_dump({
+        "commonLabels": {"release": "prom", "app.kubernetes.io/name": "shop"},
+        "podMonitor": {"enabled": True, "labels": {"release": "other"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "other"}},
+        "lease": {"annotations": {"helm.sh/resource-policy": "keep", "a": "b"}}, "mesh": "istio",
+        "demo": {"enabled": True, "podAnnotations": {"traffic.sidecar.istio.io/excludeInboundPorts": "1"}}}))
+    text = run(HELMS[0], "template", "shop", CHART, "-f", tmp_path / "values.yaml")
+    docs = [doc for doc in yaml.load_all(text, UniqueKeys) if doc]
+    assert {d["metadata"]["labels"]["app.kubernetes.io/name"] for d in docs} == {"shop"}
+    for doc in docs:
+        wanted = "other" if doc["kind"] in ("PodMonitor", "PrometheusRule") else "prom"
+        assert doc["metadata"]["labels"]["release"] == wanted
+    annotations = one(docs, "Deployment")["spec"]["template"]["metadata"]["annotations"]
+    assert annotations["traffic.sidecar.istio.io/excludeInboundPorts"] == "1"
+
+
+def test_pull_secrets_are_names_or_objects_as_other_charts_have_them():
+    docs = render("demo.enabled=true", "global.imagePullSecrets[0].name=a", "global.imagePullSecrets[1]=b", "image.pullSecrets={a,c}")
+    assert pod_of(one(docs, "Deployment"))["imagePullSecrets"] == [{"name": n} for n in "abc"]
+    assert "imagePullSecrets" not in pod_of(one(render("demo.enabled=true", "image.pullSecrets=null"), "Deployment"))
+
+
 @pytest.mark.parametrize("mesh, keys", [
     ("none", set()),
     ("istio", {"traffic.sidecar.istio.io/excludeInboundPorts", "traffic.sidecar.istio.io/excludeOutboundPorts"}),
@@ -214,7 +253,10 @@ WRONG = [
     "serviceAccount.create=false", "probes.liveness.enabled=false", "resources.cpu=1", "extraArgs={x}",
     "extraEnv[0].value=x", "extraEnv[0].name=POD_UID", "log.format=xml", "podMonitor.interval=15", "prometheusRule.runbookUrl=x",
     "prometheusRule.flappingChanges=0", "demo.replicas=-1", "terminationGracePeriodSeconds=2", "ports.admin=4040",
-    "drainTimeout=28s", "drainTimeout=1m",
+    "drainTimeout=28s", "drainTimeout=1m", "timings.leaseDuration=1s1m", "timings.leaseDuration=1m1m", "maxValid=0s",
+    "mode=null", "timings=null", "timings.leaseDuration=null", "drainTimeout=null", "lease.name=null", "log.filter=null",
+    "terminationGracePeriodSeconds=null", "probes=null", "log.filter=loud", "serviceAccount.name=a_b",
+    "extraArgs={--listen=0.0.0.0:1}", "extraEnv[0].name=A,extraEnv[1].name=A", "podMonitor.interval=1s1m",
 ]
 
 
@@ -223,7 +265,7 @@ WRONG = [
 def test_wrong_values_are_refused(wrong, helm):
     said = run(helm, "template", "shop", CHART, f"--set={wrong}", ok=False)
     key = re.split(r"[.=\[]", wrong)[0]
-    assert key in said or "drain-timeout" in said, said
+    assert key in said or "drain-timeout" in said or "max-valid" in said, said
 
 
 TIMINGS = [
@@ -248,6 +290,23 @@ def test_scenario_c1_impossible_timings_fail_with_the_words_of_the_binary(timing
     assert sentence[1].strip() in binary.stderr
 
 
+def test_a_grant_of_nothing_fails_with_the_words_of_the_binary():
+    said = run(HELMS[0], "template", "shop", CHART, "--set=maxValid=0s", ok=False)
+    binary = run(TENURE, "sidecar", "--lease-name=x", "--namespace=x", "--identity=x", "--server=http://localhost:1",
+                 "--max-valid=0s", ok=False)
+    assert re.search(r"(--max-valid=.*)", said)[1].strip() in binary
+
+
+def test_what_the_chart_passes_on_is_known_to_the_binary():
+    """Flags given twice are refused by it, hence extraArgs may not name one of these."""
+    sidecar = named(pod_of(one(render(*ALL_ON, "maxValid=2s"), "Deployment"))["initContainers"], "tenure")
+    flags = [arg.split("=")[0] for arg in sidecar["args"][1:]]
+    helped = run(TENURE, "sidecar", "--help")
+    assert [flag for flag in flags if not re.search(rf"{flag}\b", helped)] == []
+    for flag in flags:
+        assert "extraArgs" in run(HELMS[0], "template", "shop", CHART, f"--set=extraArgs={{{flag}=1}}", ok=False)
+
+
 @each_helm
 def test_the_limits_themselves_are_allowed(helm):
     for timing in (("12s", "10s", "2s"), ("2s", "1s", "400ms"), ("2147483647s", "10s", "2s"), ("1m", "50s", "2s")):
@@ -266,7 +325,7 @@ def test_the_readme_lists_every_value_as_it_is():
 
 
 @pytest.mark.parametrize("mode, where", [("native", "extraInitContainers"), ("classic", "sidecars")])
-def test_the_notes_hold_a_snippet_that_can_be_pasted(mode, where):
+def test_the_notes_hold_a_snippet_that_can_be_pasted(mode, where, tmp_path):
     notes = run(os.environ["HELM4"], "install", "shop", CHART, "-n", "ns", "--dry-run=client", "--set=socket.enabled=true",
                 "--set=mesh=linkerd", f"--set=mode={mode}").split("NOTES:")[1]
     snippet = yaml.load(notes[notes.index(f"\n{where}:"):notes.index("Its pods must run")], UniqueKeys)
@@ -277,6 +336,16 @@ def test_the_notes_hold_a_snippet_that_can_be_pasted(mode, where):
     app = named(pod["containers"], "app")
     assert snippet["extraEnv"] == app["env"] and snippet["extraVolumeMounts"] == app["volumeMounts"]
     assert snippet["podAnnotations"].items() <= demo["spec"]["template"]["metadata"]["annotations"].items()
+
+    (tmp_path / "values.yaml").write_text(notes[notes.index(f"\n{where}:"):notes.index("Its pods must run")])
+    for helm in HELMS:
+        text = run(helm, "template", "foreign", ROOT / "tests/chart/foreign", "-f", tmp_path / "values.yaml")
+        pasted = pod_of(one(list(yaml.load_all(text, UniqueKeys)), "Deployment"))
+        assert named(containers(pasted), "tenure") == named(containers(pod), "tenure")
+        assert pasted["volumes"] == pod["volumes"]
+        assert named(pasted["containers"], "app")["volumeMounts"] == app["volumeMounts"]
+    (tmp_path / "foreign.yaml").write_text(text)
+    kubeconform(schemas.VERSIONS[0], tmp_path / "foreign.yaml")
 
 
 def test_alerts_have_runbook_anchors_and_pass_their_tests(tmp_path):
@@ -310,7 +379,14 @@ def test_the_component_adds_the_sidecar_by_label(tmp_path):
     assert [c["name"] for c in pods["shop-db"]["containers"]] == ["tenure", "app"]
     assert [c["name"] for c in containers(pods["shop-other"])] == ["app"]
     for pod in (pods["shop-web"], pods["shop-db"]):
-        assert {"name": "TENURE_LEASE_NAME", "value": "shop-tenure"} in named(containers(pod), "tenure")["env"]
+        env = named(named(containers(pod), "tenure")["env"], "TENURE_LEASE_NAME")
+        assert env["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.annotations['tenure.dev/lease']"
+    leases = {d["metadata"]["name"]: d["spec"]["template"]["metadata"].get("annotations") for d in docs if "template" in d.get("spec", {})}
+    assert leases == {"shop-web": {"own": "x", "tenure.dev/lease": "shop-tenure"}, "shop-db": {"tenure.dev/lease": "shop-tenure"},
+                      "shop-other": None}
+    for pod in (pods["shop-web"], pods["shop-other"]):
+        assert named(pod["containers"], "app")["env"] == [{"name": "SELF", "value": "tenure"}], "the app's own word"
+    assert [v["name"] for v in pods["shop-web"]["volumes"]] == ["tenure-token", "data"]
     assert one(docs, "Lease")["metadata"]["name"] == "shop-tenure"
     assert one(docs, "Role")["rules"][0]["resourceNames"] == ["shop-tenure"]
 

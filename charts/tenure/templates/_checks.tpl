@@ -67,18 +67,28 @@
 {{- end -}}
 {{- if ne $v.drainTimeout "auto" -}}
 {{- $d := include "tenure.millis" $v.drainTimeout | int64 -}}
-{{- $room := sub $v.terminationGracePeriodSeconds 3 -}}
+{{- $room := sub (int $v.terminationGracePeriodSeconds) 3 -}}
 {{- if gt $d (mul $room 1000) -}}
 {{- fail (printf "--drain-timeout=%s: must leave 3s of terminationGracePeriodSeconds=%d for the release (allowed: up to %ds)" (include "tenure.duration" (list $d 0)) (int $v.terminationGracePeriodSeconds) $room) -}}
 {{- end -}}
 {{- else if lt (int $v.terminationGracePeriodSeconds) 3 -}}
 {{- fail (printf "terminationGracePeriodSeconds=%d: must be at least 3, the time a release may take" (int $v.terminationGracePeriodSeconds)) -}}
 {{- end -}}
+{{- if and $v.maxValid (lt (include "tenure.millis" $v.maxValid | int64) 1) -}}
+{{- fail "--max-valid=0ns: allowed: at least 1ms" -}}
+{{- end -}}
 {{- if eq (int $v.ports.api) (int $v.ports.admin) -}}
 {{- fail (printf "ports.admin=%d: must differ from ports.api" (int $v.ports.admin)) -}}
 {{- end -}}
+{{- $names := list "POD_NAME" "POD_UID" -}}
 {{- range $v.extraEnv -}}
-{{- if has .name (list "POD_NAME" "POD_UID") -}}{{- fail (printf "extraEnv: %s is set by the chart" .name) -}}{{- end -}}
+{{- if has .name $names -}}{{- fail (printf "extraEnv: %s is set already" .name) -}}{{- end -}}
+{{- $names = append $names .name -}}
+{{- end -}}
+{{- $flags := list "--lease-name" "--lease-duration" "--renew-deadline" "--retry-period" "--drain-timeout" "--on-app-exit" "--max-valid" "--listen" "--admin-listen" "--socket" "--socket-mode" "--log-format" "--log" -}}
+{{- range $v.extraArgs -}}
+{{- $flag := splitList "=" . | first -}}
+{{- if has $flag $flags -}}{{- fail (printf "extraArgs: %s has a value of its own in this chart" $flag) -}}{{- end -}}
 {{- end -}}
 {{- range $key, $_ := $v.lease.annotations -}}
 {{- if hasPrefix "tenure.dev/" $key -}}{{- fail (printf "lease.annotations: %s belongs to the electors" $key) -}}{{- end -}}

@@ -25,27 +25,39 @@ dependency has an alias, `.Subcharts.<alias>`. The values are those of the tenur
 {{- if not (or $name $.Values.serviceAccount.create) -}}
 {{- fail "serviceAccount.create=false: needs serviceAccount.name, the service account of your pods" -}}
 {{- end -}}
+{{- if and $name (or (gt (len $name) 253) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" $name))) -}}
+{{- fail (printf "serviceAccount.name=%q: must be lower-case letters, digits, '-' and '.', at most 253 of them" $name) -}}
+{{- end -}}
 {{- $name | default (include "tenure.fullname" $) -}}
 {{- end -}}
 
-{{/* Pull secrets, a list for your pod spec. */}}
+{{/* Pull secrets, a list for your pod spec. Each is given as its name or, as other charts want it, as {name: …}. */}}
 {{- define "tenure.imagePullSecrets" -}}
 {{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
-{{- range concat $.Values.global.imagePullSecrets $.Values.image.pullSecrets | uniq }}
-- name: {{ . }}
+{{- $names := list -}}
+{{- range concat ($.Values.global.imagePullSecrets | default list) ($.Values.image.pullSecrets | default list) -}}
+{{- if kindIs "map" . }}{{ $names = append $names .name }}{{ else }}{{ $names = append $names . }}{{ end -}}
+{{- end -}}
+{{- range uniq $names }}
+- name: {{ . | quote }}
 {{- end -}}
 {{- end -}}
 
 {{- define "tenure.labels" -}}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
-app.kubernetes.io/name: tenure
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/component: leader-election
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- include "tenure.labelsWith" (list . dict) -}}
+{{- end -}}
+
+{{/* (list root labels): the recommended labels, commonLabels and these, each key once, the later one winning. */}}
+{{- define "tenure.labelsWith" -}}
+{{- $ := index . 0 -}}
+{{- $own := dict
+      "helm.sh/chart" (printf "%s-%s" $.Chart.Name $.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-")
+      "app.kubernetes.io/name" "tenure"
+      "app.kubernetes.io/instance" $.Release.Name
+      "app.kubernetes.io/version" $.Chart.AppVersion
+      "app.kubernetes.io/component" "leader-election"
+      "app.kubernetes.io/managed-by" $.Release.Service -}}
+{{- mergeOverwrite $own ($.Values.commonLabels | default dict) (index . 1 | default dict) | toYaml -}}
 {{- end -}}
 
 {{/* (list root image default-tag): a reference by digest, else by tag. */}}

@@ -7,7 +7,7 @@ of containers in classic mode.
 {{- include "tenure.checkValues" $ -}}
 {{- $v := $.Values -}}
 - name: tenure
-  image: {{ include "tenure.imageRef" (list $ $v.image $.Chart.AppVersion) }}
+  image: {{ include "tenure.imageRef" (list $ $v.image $.Chart.AppVersion) | quote }}
   imagePullPolicy: {{ $v.image.pullPolicy }}
   {{- if eq $v.mode "native" }}
   restartPolicy: Always
@@ -30,7 +30,7 @@ of containers in classic mode.
     - --socket-mode={{ $v.socket.mode }}
     {{- end }}
     - --log-format={{ $v.log.format }}
-    - --log={{ $v.log.filter }}
+    - {{ printf "--log=%s" $v.log.filter | quote }}
     {{- with $v.extraArgs }}
     {{- toYaml . | nindent 4 }}
     {{- end }}
@@ -48,10 +48,10 @@ of containers in classic mode.
     {{- end }}
   ports:
     - name: tenure
-      containerPort: {{ $v.ports.api }}
+      containerPort: {{ int $v.ports.api }}
       protocol: TCP
     - name: tenure-metrics
-      containerPort: {{ $v.ports.admin }}
+      containerPort: {{ int $v.ports.admin }}
       protocol: TCP
   startupProbe:
     httpGet:
