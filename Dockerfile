@@ -1,11 +1,11 @@
 # One recipe for every engine and architecture. The first stage is cross-compiled on the builder's own architecture;
 # `make image` puts a folder with ready binaries in its place (--build-context bin=FOLDER).
 FROM --platform=$BUILDPLATFORM docker.io/library/rust:1.95-bookworm AS bin
-ARG TARGETARCH
-RUN apt-get update && apt-get install -y --no-install-recommends make musl-tools gcc-aarch64-linux-gnu
 WORKDIR /src
 COPY . .
-RUN make static-binary ARCH=$TARGETARCH OUT=/
+ARG TARGETARCH
+ARG REVISION=unknown
+RUN TENURE_BUILD_COMMIT="$REVISION" deploy/static-binary.sh "$TARGETARCH" /
 
 FROM scratch
 ARG VERSION=0.1.0

@@ -93,7 +93,8 @@ image-arm64: ## build the arm64 image and run it under qemu-user-static
 
 .PHONY: kind
 kind: ## for a person with an engine: a kind cluster with the image, the chart and its demo
-	docker build --tag $(IMAGE):$(VERSION) --build-arg VERSION=$(VERSION) .
+	docker build --tag $(IMAGE):$(VERSION) --build-arg VERSION=$(VERSION) \
+	  --build-arg REVISION=$$(git rev-parse --short=12 HEAD) .
 	kind create cluster --config deploy/kind.yaml
 	kind load docker-image --name tenure $(IMAGE):$(VERSION)
 	helm install tenure charts/tenure --set demo.enabled=true --wait

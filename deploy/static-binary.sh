@@ -7,15 +7,21 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 arch=$1 out=$2 profile=${PROFILE:-release}
 case $arch in
-amd64) target=x86_64-unknown-linux-musl gcc=x86_64-linux-gnu-gcc package=gcc ;;
-arm64) target=aarch64-unknown-linux-musl gcc=aarch64-linux-gnu-gcc package=gcc-aarch64-linux-gnu ;;
+amd64) target=x86_64-unknown-linux-musl gcc=x86_64-linux-gnu-gcc ;;
+arm64) target=aarch64-unknown-linux-musl gcc=aarch64-linux-gnu-gcc ;;
 *)
 	echo "no such architecture: $arch (amd64 or arm64)" >&2
 	exit 2
 	;;
 esac
 cd "$root"
-command -v "$gcc" >/dev/null || deploy/debian.sh "$package" libc6-dev-"$arch"-cross
+if ! command -v "$gcc" >/dev/null; then
+	if [ "$(dpkg --print-architecture)" = "$arch" ]; then
+		deploy/debian.sh gcc libc6-dev
+	else
+		deploy/debian.sh "$(echo "${gcc%-gcc}" | sed 's/^/gcc-/; s/_/-/')" libc6-dev-"$arch"-cross
+	fi
+fi
 rustup target add "$target" >/dev/null 2>&1 || { echo "rustup cannot add the target $target" >&2; exit 1; }
 # Rust brings musl's start files and a linker; the C compiler only compiles the few C files of `ring`.
 name=$(echo "$target" | tr a-z- A-Z_)
