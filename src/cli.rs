@@ -4,7 +4,9 @@
 //! The arguments here are only well-formed; [`crate::config`] makes them sound.
 
 use std::ffi::OsString;
+use std::io::{ErrorKind, Write as _};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ArgAction::SetTrue;
@@ -154,12 +156,25 @@ pub fn unknown_variables(names: impl IntoIterator<Item = OsString>) -> Vec<Strin
     let known = variables(&Cli::command());
     let mut unknown: Vec<String> = names
         .into_iter()
-        .filter_map(|name| name.into_string().ok())
+        .map(|name| name.to_string_lossy().into_owned())
         .filter(|name| name.starts_with("TENURE_") && !injected_for_a_service(name))
         .filter(|name| !known.iter().any(|(_, variable)| variable == name))
         .collect();
     unknown.sort();
     unknown
+}
+
+/// Prints what a command answers. A reader that went away (`| head`) is no failure; a full disk is.
+#[must_use]
+pub fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            eprintln!("tenure: stdout cannot be written: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 fn injected_for_a_service(name: &str) -> bool {
@@ -177,6 +192,8 @@ fn variables(command: &clap::Command) -> Vec<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
     use super::*;
 
     #[test]
@@ -219,6 +236,8 @@ mod tests {
             "TENURE_LEASENAME",
             "HOME",
         ];
-        assert_eq!(unknown_variables(names.map(OsString::from)), ["TENURE_LEASENAME"]);
+        let odd = OsString::from_vec(b"TENURE_LOG\xff".into());
+        let names = names.map(OsString::from).into_iter().chain([odd]);
+        assert_eq!(unknown_variables(names), ["TENURE_LEASENAME", "TENURE_LOG\u{fffd}"]);
     }
 }

@@ -215,6 +215,14 @@ impl UnixSocket {
                 format_args!("{bytes} bytes long; allowed: 1 to {MAX_SOCKET_PATH_BYTES} bytes"),
             ));
         }
+        if path.as_os_str().as_encoded_bytes().starts_with(b"@") {
+            return Err(UsageError::value(
+                "--socket",
+                path.display(),
+                "an abstract socket has no mode, so any process of the pod could connect; allowed: \
+                 a file's path (./@NAME for a file of such a name)",
+            ));
+        }
         Ok(Self { path, mode })
     }
 }

@@ -1,6 +1,5 @@
 //! Parse, set up tracing, build the runtime, run.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 
 use tenure::cli::{self, Command, Refusal};
@@ -17,9 +16,7 @@ fn main() -> ExitCode {
     let command = match cli::parse(arguments) {
         Ok(command) => command,
         Err(Refusal::Tell(text)) => {
-            // A reader that went away is no reason to panic.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            return ExitCode::SUCCESS;
+            return cli::print(&text);
         }
         Err(Refusal::Usage(error)) => return wrong_usage(&error),
     };

@@ -1,6 +1,5 @@
 //! `tenure budget`: its flags, and its answer on stdout.
 
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -70,7 +69,5 @@ pub fn budget(args: BudgetArgs) -> Result<ExitCode, UsageError> {
     }
     let budget = Budget::of(Question { timing, max_valid, replicas, request_time });
     let text = if json { format!("{:#}\n", budget.to_json()) } else { budget.to_text() };
-    // A reader that went away is no reason to panic.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(ExitCode::SUCCESS)
+    Ok(super::print(&text))
 }

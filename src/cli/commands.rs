@@ -150,7 +150,7 @@ fn summary(body: &LeaderBody, leads: bool) -> String {
     )
 }
 
-/// Exit code 0 when it is so, 1 when the time is over, 2 where no asking would ever tell.
+/// Exit code 0 when it is so, 1 when the time is over or the epoch cannot be printed, 2 where no asking would ever tell.
 pub async fn wait(args: WaitArgs) -> ExitCode {
     let WaitArgs { url: UrlArg { url }, goal, timeout } = args;
     let end = timeout.map(|timeout| now() + timeout);
@@ -208,7 +208,7 @@ fn next_poll(goal: &Goal, told: Option<&Told>, left: Duration) -> (String, Durat
 
 fn reached(told: &Told) -> ExitCode {
     if let Some(epoch) = told.body.epoch.or(told.body.lease.epoch) {
-        say(&epoch.to_string());
+        return super::print(&format!("{epoch}\n"));
     }
     ExitCode::SUCCESS
 }
@@ -277,10 +277,9 @@ fn read_bearer(path: std::path::PathBuf) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// A reader that went away (`| head -0`) is no reason to panic.
+/// For people: the exit code speaks for itself.
 fn say(line: &str) {
-    use std::io::Write as _;
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = super::print(&format!("{line}\n"));
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! Wrong usage as one line: the flag, the value, and what is allowed.
 
+use std::any::TypeId;
 use std::ffi::OsString;
 use std::fmt;
+use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
@@ -96,9 +98,26 @@ fn reduce(
         ErrorKind::TooManyValues => {
             UsageError::value(&flag, text(ContextKind::InvalidValue), "takes no value")
         }
+        ErrorKind::InvalidUtf8 => not_text(argv, command),
         ErrorKind::ArgumentConflict => UsageError::flag(&flag, "given more than once"),
         _ => UsageError::line(error.to_string().lines().next().unwrap_or("wrong usage")),
     }
+}
+
+/// clap does not say what it could not read as text.
+fn not_text(argv: &[OsString], command: &clap::Command) -> UsageError {
+    let command = argv.get(1).and_then(|name| command.find_subcommand(name)).unwrap_or(command);
+    let given = |flag: &str| argv.iter().any(|arg| bare(&arg.to_string_lossy()) == flag);
+    let variable = command.get_arguments().find_map(|arg| {
+        let name = arg.get_env()?;
+        let is_path = arg.get_value_parser().type_id() == TypeId::of::<PathBuf>();
+        let flag = format!("--{}", arg.get_long()?);
+        let odd = !is_path && !given(&flag) && std::env::var_os(name)?.to_str().is_none();
+        odd.then(|| name.to_string_lossy())
+    });
+    let argument =
+        || argv.iter().find(|arg| arg.to_str().is_none()).map(|arg| arg.to_string_lossy());
+    UsageError::flag(&variable.or_else(argument).unwrap_or_default(), "is not UTF-8")
 }
 
 fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {

@@ -1,5 +1,9 @@
 //! Wrong usage, help, version, and variables that are not ours.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::process::Stdio;
+
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use super::{Ran, run, tenure};
@@ -76,7 +80,8 @@ async fn scenario_c1_values_that_are_none_are_refused_with_what_is_allowed() {
 async fn scenario_c2_what_is_missing_or_unreadable_is_refused_in_one_line_each() {
     let long = format!("--socket=/{}", "s".repeat(107));
     let server = "--server=http://127.0.0.1:1";
-    let cases: [(&[&str], &[&str]); 10] = [
+    let cases: [(&[&str], &[&str]); 11] = [
+        (&["--lease-name=x", "--dev", "--socket=@x"], &["--socket=@x", "abstract", "./@NAME"]),
         (&[], &["--lease-name", "required", "TENURE_LEASE_NAME"]),
         (&["--lease-name=x"], &["--server", "required", "KUBERNETES_SERVICE_HOST"]),
         (&["--lease-name=x", server], &["--namespace", "required", "TENURE_NAMESPACE"]),
@@ -141,6 +146,42 @@ async fn help_and_version_are_everywhere() {
         version.trim_end().strip_prefix(concat!("tenure ", env!("CARGO_PKG_VERSION"), " ("));
     let commit = commit.and_then(|rest| rest.strip_suffix(')')).expect(&version);
     assert!(commit.len() >= 7 && commit.bytes().all(|b| b.is_ascii_alphanumeric()), "{version}");
+}
+
+async fn printing_to(stdout: Stdio, arguments: &[&str]) -> Ran {
+    let child = tenure(arguments, &[]).stdout(stdout).spawn().unwrap();
+    child.wait_with_output().await.unwrap().into()
+}
+
+#[tokio::test]
+async fn what_cannot_be_printed_is_told_unless_nobody_reads_it() {
+    for arguments in [&["--help"][..], &["--version"], &["budget"], &["budget", "--json"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let ran = printing_to(full.into(), arguments).await;
+        assert_eq!(ran.code, Some(1), "{arguments:?}");
+        assert!(ran.err.starts_with("tenure: stdout cannot be written: "), "{}", ran.err);
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let ran = printing_to(closed.into(), arguments).await;
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_value_that_is_no_text_is_refused_by_the_name_of_its_variable() {
+    let odd = OsStr::from_bytes(b"o\xffdd");
+    let flags = ["sidecar", "--lease-name=x", "--dev", "--socket=/gone/x"];
+    // A path is no text, and a flag wins over its variable.
+    let passed = [("TENURE_SOCKET", odd), ("TENURE_LEASE_NAME", odd)];
+    for variable in ["TENURE_LOG", "TENURE_LEASE_DURATION", "TENURE_LISTEN_ANYWHERE"] {
+        let mut command = tenure(&flags, &[]);
+        command.envs(passed).env(variable, odd);
+        let ran: Ran = command.output().await.unwrap().into();
+        assert_refused(&ran, &[variable, "not UTF-8"]);
+    }
+    let mut command = tenure(&flags, &[]);
+    let ran: Ran = command.arg("--identity").arg(odd).output().await.unwrap().into();
+    assert_refused(&ran, &["o\u{fffd}dd", "not UTF-8"]);
 }
 
 /// What the kubelet puts into every pod of a namespace with a Service named `tenure`.
