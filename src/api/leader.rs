@@ -19,9 +19,12 @@ impl Api {
         request: &Request<B>,
         in_status: bool,
     ) -> Result<Reply, Refusal> {
-        let renew_deadline = self.seat.look(|core| core.options().timing.renew_deadline());
+        let (renew_deadline, cap) = self.seat.look(|core| {
+            let options = core.options();
+            (options.timing.renew_deadline(), options.max_valid)
+        });
         let LeaderQuery { wait, after, mut ask } =
-            LeaderQuery::parse(request.uri(), renew_deadline)?;
+            LeaderQuery::parse(request.uri(), renew_deadline, cap)?;
         if request.method() == Method::HEAD && !in_status {
             return Ok(head_only("application/json"));
         }

@@ -33,8 +33,12 @@ struct RawLeader {
 }
 
 impl LeaderQuery {
-    /// `renew_deadline`: no term is ever valid for longer.
-    pub(super) fn parse(uri: &Uri, renew_deadline: Duration) -> Result<LeaderQuery, Refusal> {
+    /// `renew_deadline`: no term is ever valid for longer; `cap`: nor any answer, where it is given.
+    pub(super) fn parse(
+        uri: &Uri,
+        renew_deadline: Duration,
+        cap: Option<Duration>,
+    ) -> Result<LeaderQuery, Refusal> {
         let raw: RawLeader = parse(uri)?;
         let wait = span("wait", raw.wait.as_deref())?.unwrap_or_default();
         at_most("wait", wait, MAX_WAIT)?;
@@ -48,6 +52,12 @@ impl LeaderQuery {
         let max_valid = span("max_valid", raw.max_valid.as_deref())?;
         if max_valid.is_some_and(|max| max < Duration::from_millis(1)) {
             return Err(Refusal::out_of_range("max_valid must be at least 1ms"));
+        }
+        let most = [max_valid, cap].into_iter().flatten().min();
+        if let Some(most) = most.filter(|most| min_valid.is_some_and(|min| min > *most)) {
+            return Err(Refusal::out_of_range(format!(
+                "min_valid must be at most max_valid, {most:?} here: it could never be true"
+            )));
         }
         let after = raw.after.as_deref().map(|text| {
             decimal(text)
@@ -131,8 +141,12 @@ mod tests {
 
     const R: Duration = Duration::from_secs(10);
 
+    fn capped(query: &str, cap: Option<Duration>) -> Result<LeaderQuery, Refusal> {
+        LeaderQuery::parse(&format!("/leader?{query}").parse().unwrap(), R, cap)
+    }
+
     fn leader(query: &str) -> Result<LeaderQuery, Refusal> {
-        LeaderQuery::parse(&format!("/leader?{query}").parse().unwrap(), R)
+        capped(query, None)
     }
 
     #[test]
@@ -156,10 +170,10 @@ mod tests {
 
     #[test]
     fn a_leader_query_is_taken_whole_or_not_at_all() {
-        let query = leader("wait=30s&after=7&min_valid=5s&max_valid=2s").unwrap();
+        let query = leader("wait=30s&after=7&min_valid=2s&max_valid=5s").unwrap();
         assert_eq!((query.wait, query.after), (Duration::from_secs(30), Some(7)));
-        assert_eq!(query.ask.min_valid, Some(Duration::from_secs(5)));
-        assert_eq!(query.ask.max_valid, Some(Duration::from_secs(2)));
+        assert_eq!(query.ask.min_valid, Some(Duration::from_secs(2)));
+        assert_eq!(query.ask.max_valid, Some(Duration::from_secs(5)));
         assert_eq!(leader("").unwrap().ask, Ask::default());
         for bad in
             ["wait=soon", "after=-1", "after=+1", "after=", "min_vaild=5s", "wait=1s&wait=2s"]
@@ -167,9 +181,16 @@ mod tests {
             let refusal = leader(bad).unwrap_err();
             assert!(format!("{refusal:?}").contains("400"), "{bad}: {refusal:?}");
         }
-        for out in ["wait=5m1ms", "min_valid=10s", "max_valid=0s"] {
+        for out in ["wait=5m1ms", "min_valid=10s", "max_valid=0s", "min_valid=2001ms&max_valid=2s"]
+        {
             let refusal = leader(out).unwrap_err();
             assert!(format!("{refusal:?}").contains("422"), "{out}: {refusal:?}");
+        }
+        leader("min_valid=2s&max_valid=2s").unwrap();
+        let two = Some(Duration::from_secs(2));
+        capped("min_valid=2s", two).unwrap();
+        for query in ["min_valid=3s", "min_valid=3s&max_valid=4s"] {
+            assert!(format!("{:?}", capped(query, two).unwrap_err()).contains("422"), "{query}");
         }
     }
 }

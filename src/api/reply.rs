@@ -103,7 +103,10 @@ impl Api {
     }
 
     pub(super) fn json(&self, status: StatusCode, body: &impl Serialize) -> Reply {
-        reply(status, "application/json", Body::Whole(Some(self.to_json(body).into())))
+        let mut json = self.to_json(body);
+        // A prompt after curl begins a line of its own.
+        json.push(b'\n');
+        reply(status, "application/json", Body::Whole(Some(json.into())))
     }
 
     pub(super) fn to_json(&self, body: &impl Serialize) -> Vec<u8> {

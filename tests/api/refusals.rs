@@ -42,6 +42,7 @@ async fn bad_queries_and_epochs() {
         ("/leader?min_valid=%ff", 400),
         ("/leader?wait=301s", 422),
         ("/leader?min_valid=10s", 422),
+        ("/leader?min_valid=3s&max_valid=2s", 422),
         ("/is-leader?max_valid=0s", 422),
         ("/leader/events?hold=yes", 400),
         ("/leader/events?hodl=true", 400),

@@ -76,6 +76,7 @@ pub(crate) fn check(tag: &str, method: &str, target: &str, answer: &Answer) {
     assert_eq!(told.split(';').next(), Some(&**content_type), "{answer:?}");
     assert_eq!(answer.header("cache-control"), Some("no-store"), "{answer:?}");
     if method != "HEAD" && content_type == "application/json" {
+        assert!(answer.body.ends_with(b"\n"), "{answer:?}");
         judge(&media["schema"], &answer.json());
     }
 }
@@ -107,7 +108,7 @@ fn the_judge_refuses_what_is_not_documented() {
         let answer = Answer::parse(
             format!(
                 "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
-                 cache-control: no-store\r\n\r\n{body}"
+                 cache-control: no-store\r\n\r\n{body}\n"
             )
             .as_bytes(),
         );
