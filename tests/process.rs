@@ -1,5 +1,7 @@
 //! The real binary, on the embedded Lease API behind a socket: elections, signals, exit codes.
 
+#[path = "process/flood.rs"]
+mod flood;
 #[path = "cluster/proxy.rs"]
 #[allow(dead_code, unreachable_pub, reason = "shared with the tests on a real API server")]
 mod proxy;
@@ -9,6 +11,7 @@ mod sidecar;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
+use flood::Flood;
 use proxy::{Flow, Proxy};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
@@ -54,6 +57,8 @@ async fn scenario_s1_three_sidecars_elect_one_and_sigterm_hands_over() {
     }
     let (status, released) = first.post("/release", json!({"epoch": epoch, "final": true})).await;
     assert_eq!((status, &released["released"]), (200, &json!(true)), "{}", first.log());
+    let line = first.lines("giving leadership up").remove(0);
+    assert!(line["waits_for"].as_str().unwrap().starts_with("nothing"), "{line}");
     first.signal(Signal::TERM);
     assert_eq!(first.exit_code().await, Some(0));
     let leader = one_leader(&sidecars).await;
@@ -77,6 +82,8 @@ async fn a_second_signal_ends_at_once_with_1_and_releases_nothing() {
     eventually(async || a.leads().await).await;
     a.signal(Signal::TERM);
     eventually(async || a.leader().await.state == "draining").await;
+    let line = a.lines("giving leadership up").remove(0);
+    assert_eq!((&line["waits_for"], &line["at_most"]), (&json!("the app's word"), &json!("60s")));
     let identity = a.identity().to_owned();
     a.signal(Signal::TERM);
     assert_eq!(a.exit_code().await, Some(1));
@@ -92,6 +99,8 @@ async fn scenario_s6_the_api_hangs_at_shutdown_and_the_process_still_ends() {
     pods.api.cut_off("a");
     a.signal(Signal::TERM);
     eventually(async || !a.lines("giving leadership up").is_empty()).await;
+    let line = a.lines("giving leadership up").remove(0);
+    assert!(line["waits_for"].as_str().unwrap().contains("the end of what it was granted"));
     assert_eq!(a.exit_code().await, Some(0), "an ordered end, though nothing was released");
 }
 
@@ -285,10 +294,44 @@ async fn scenario_t9_an_api_server_that_comes_later_is_waited_for_and_told_of_on
     let lines = a.lines("the Lease cannot be read");
     assert_eq!(lines.len(), 1, "{}", a.log());
     assert!(lines[0]["error"].as_str().unwrap().contains("refused"), "{}", lines[0]);
+    let broken = pods.api.fault(Fault::on(Verb::Get, Effect::status(500)));
     pods.start_server().await;
+    pods.api.until(|api| api.hits(broken) >= 3).await;
+    let lines = a.lines("the Lease cannot be read");
+    assert_eq!(lines.len(), 2, "another cause, once: {}", a.log());
+    assert_eq!(lines[1]["status"], 500);
+    pods.api.clear_fault(broken);
     eventually(async || a.leads().await).await;
     assert_eq!(a.lines("can be read again").len(), 1);
     eventually(async || a.admin("/readyz").await.0 == 200).await;
+}
+
+/// Heads without end: interim answers, and header lines.
+#[tokio::test]
+async fn an_answer_that_never_begins_is_told_of_and_stops_nothing_else() {
+    for (begin, piece, why) in [
+        ("", "HTTP/1.1 100 Continue\r\n\r\n", "no answer"),
+        ("HTTP/1.1 200 OK\r\n", "X-Padding: 0123456789\r\n", "too large"),
+    ] {
+        let mut pods = Pods::with_timing(SHORT).await;
+        pods.make_free();
+        pods.stop_server().await;
+        let flood = Flood::new(pods.address(), begin, piece);
+        let a = pods.start("a").await;
+        eventually(async || {
+            assert_eq!(a.leader().await.state, "starting");
+            assert_eq!(a.admin("/livez").await.0, 200);
+            !a.lines("the Lease cannot be read").is_empty()
+        })
+        .await;
+        tokio::time::sleep(2 * L).await;
+        let lines = a.lines("the Lease cannot be read");
+        assert!(lines.len() == 1 && lines[0]["error"].as_str().unwrap().contains(why), "{lines:?}");
+        drop(flood);
+        pods.start_server().await;
+        eventually(async || a.leads().await).await;
+        assert_eq!(a.lines("can be read again").len(), 1);
+    }
 }
 
 #[tokio::test]

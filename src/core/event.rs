@@ -142,6 +142,17 @@ pub enum Verb {
     Watch,
 }
 
+/// What a release waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Awaits {
+    /// The app's word was given.
+    Nothing,
+    /// The app's word; the Lease is renewed meanwhile.
+    Word,
+    /// The app's word, or the end of the last grant.
+    Grants,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Tell {
     /// A term has begun. `took`: since this candidate last saw another's term or none.
@@ -149,9 +160,12 @@ pub enum Tell {
         epoch: u64,
         took: Duration,
     },
+    /// Leader no more; the release waits for `awaits`, `at_most` that long.
     Draining {
         epoch: u64,
         cause: End,
+        awaits: Awaits,
+        at_most: Duration,
     },
     Ended {
         epoch: u64,

@@ -44,9 +44,10 @@ impl<B: Clone> Elector<B> {
     pub(super) fn on_shutdown(&mut self, now: Now) {
         self.stopping = true;
         if self.term.is_some() {
-            let word = self.options.unsafe_release_on_sigterm;
-            self.begin_drain(now, End::Shutdown);
-            if word || !self.options.rules.on(Mark::AppFirst) {
+            let word =
+                self.options.unsafe_release_on_sigterm || !self.options.rules.on(Mark::AppFirst);
+            self.begin_drain(now, End::Shutdown, word);
+            if word {
                 self.app_has_stopped(now, None);
             }
         } else {
@@ -61,7 +62,7 @@ impl<B: Clone> Elector<B> {
         }
         self.last |= word.last;
         if self.term.is_some() {
-            self.begin_drain(now, End::Released);
+            self.begin_drain(now, End::Released, true);
             self.app_has_stopped(now, word.cool_down);
         } else if word.last && self.release.is_none() {
             self.undo_acquisition(now.mono);
@@ -79,12 +80,12 @@ impl<B: Clone> Elector<B> {
             self.told_until = None;
             return;
         }
-        self.begin_drain(now, End::AppExited);
+        self.begin_drain(now, End::AppExited, true);
         self.app_has_stopped(now, None);
     }
 
-    /// Leader no more; the Lease is still ours.
-    fn begin_drain(&mut self, now: Now, cause: End) {
+    /// Leader no more; the Lease is still ours. `word`: that of the app is given with it.
+    fn begin_drain(&mut self, now: Now, cause: End, word: bool) {
         let renewed_until = match self.options.drain_timeout {
             DrainTimeout::Explicit(span) => now.mono + span,
             DrainTimeout::Auto if self.holds > 0 => now.mono + AUTO_DRAIN_TIMEOUT,
@@ -97,7 +98,13 @@ impl<B: Clone> Elector<B> {
         term.drain = Some(Drain { cause, renewed_until, granted_until: None });
         let epoch = term.epoch;
         self.set_reason(Reason::Term(cause));
-        self.tell(Tell::Draining { epoch, cause });
+        let granted = self.told_until.map_or(Duration::ZERO, |told| told.since(now.mono));
+        let (awaits, at_most) = match renewed_until.since(now.mono) {
+            _ if word => (Awaits::Nothing, Duration::ZERO),
+            Duration::ZERO if self.holds == 0 => (Awaits::Grants, granted),
+            span => (Awaits::Word, span),
+        };
+        self.tell(Tell::Draining { epoch, cause, awaits, at_most });
     }
 
     /// The app's word: it speaks for every grant given before it.

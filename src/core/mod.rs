@@ -35,7 +35,7 @@ mod tests;
 pub use answer::{Answer, Ask};
 pub use elector::Elector;
 pub use event::{
-    Action, AppStopped, Event, Failure, FailureClass, ReadOutcome, RequestId, Tell, Verb,
+    Action, AppStopped, Awaits, Event, Failure, FailureClass, ReadOutcome, RequestId, Tell, Verb,
     WatchEvent, WriteOutcome,
 };
 pub use lease::{

@@ -25,7 +25,7 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 
 use crate::core::{
-    Action, Event, Mono, ReadOutcome, RequestId, Tell, Verb, WatchEvent, WriteOutcome,
+    Action, Event, Failure, Mono, ReadOutcome, RequestId, Tell, Verb, WatchEvent, WriteOutcome,
 };
 use crate::metrics::Outcome;
 use crate::seat::{Base, Seat};
@@ -40,6 +40,8 @@ pub use transport::{Connect, Server};
 
 /// The longest wait in one piece: at least this often the loop shows that it turns.
 const BEAT: Duration = Duration::from_secs(1);
+/// The core counts a request's time from a moment before it goes out.
+const SLACK: Duration = Duration::from_millis(10);
 /// Watch events on their way to the core. A watch that is ahead of it waits.
 const WATCH_QUEUE: usize = 16;
 
@@ -111,7 +113,13 @@ pub struct Driver {
 #[derive(Default)]
 struct Requests {
     tasks: JoinSet<(RequestId, Option<Answered>)>,
-    open: HashMap<RequestId, (Verb, AbortHandle)>,
+    open: HashMap<RequestId, Open>,
+}
+
+struct Open {
+    verb: Verb,
+    since: Mono,
+    task: AbortHandle,
 }
 
 impl fmt::Debug for Requests {
@@ -182,10 +190,9 @@ impl Driver {
             },
         };
         // One that was cancelled in the moment it was answered is of no more interest.
-        let Some((verb, _)) = self.requests.open.remove(&id) else { return };
-        let Some(outcome) = outcome else {
-            return self.teller.observer.request(verb, Outcome::Unknown);
-        };
+        let Some(open) = self.requests.open.remove(&id) else { return };
+        let Some(outcome) = outcome else { return self.unanswered(&open) };
+        let verb = open.verb;
         let event = match outcome {
             Answered::Read(Explained { outcome, why }) => {
                 self.teller.read(&outcome, why);
@@ -257,20 +264,36 @@ impl Driver {
         verb: Verb,
         work: impl Future<Output = Answered> + Send + 'static,
     ) {
-        let limit = self.seat.look(|elector| elector.options().timing.renew_deadline());
+        let (limit, since) = (self.limit(), self.seat.clock().now().mono);
         let task = self.requests.tasks.spawn(async move {
             // The core cancels in time what it waits for; this is for what it waits for no more.
             (id, tokio::time::timeout(limit, work).await.ok())
         });
-        self.requests.open.insert(id, (verb, task));
+        self.requests.open.insert(id, Open { verb, since, task });
+    }
+
+    /// The longest that any request is waited for.
+    fn limit(&self) -> Duration {
+        self.seat.look(|elector| elector.options().timing.renew_deadline())
     }
 
     fn cancel(&mut self, id: RequestId) {
-        if let Some((verb, task)) = self.requests.open.remove(&id) {
-            task.abort();
-            self.teller.observer.request(verb, Outcome::Unknown);
+        if let Some(open) = self.requests.open.remove(&id) {
+            open.task.abort();
+            self.unanswered(&open);
         } else if self.watching.current.as_ref().is_some_and(|(current, _)| *current == id) {
             self.watching.current = None;
+        }
+    }
+
+    /// One that had its time has failed; any other is of no more interest.
+    fn unanswered(&mut self, open: &Open) {
+        self.teller.observer.request(open.verb, Outcome::Unknown);
+        let limit = self.limit();
+        let waited = self.seat.clock().now().mono.since(open.since);
+        if open.verb == Verb::Get && waited + SLACK >= limit {
+            let failed = ReadOutcome::Failed(Failure::UNKNOWN);
+            self.teller.read(&failed, Some(format!("no answer within {limit:?}")));
         }
     }
 }

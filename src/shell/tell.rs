@@ -6,8 +6,11 @@ use std::sync::Arc;
 use super::events::{Events, Kind};
 use super::lease_api::failure_word;
 use super::{Observer, Target};
-use crate::core::{Blocked, End, Failure, ReadOutcome, Tell, Verb};
+use crate::core::{Awaits, Blocked, End, Failure, ReadOutcome, Tell, Verb};
 use crate::seat::Base;
+
+/// The most causes that are told until the Lease can be read again.
+const MAX_CAUSES: usize = 8;
 
 /// Logs, counts and reports.
 #[derive(Debug)]
@@ -19,8 +22,8 @@ pub struct Teller {
     uid: Option<Arc<str>>,
     /// Why the last write that failed did.
     why: Option<String>,
-    /// The last read has failed, which was told.
-    unread: bool,
+    /// Why reads have failed since the last one that did not, as told; empty: none has.
+    unread: Vec<String>,
 }
 
 impl Teller {
@@ -32,7 +35,7 @@ impl Teller {
         observer: Arc<dyn Observer>,
         events: Option<Events>,
     ) -> Teller {
-        Teller { observer, events, target, identity, uid: None, why: None, unread: false }
+        Teller { observer, events, target, identity, uid: None, why: None, unread: Vec::new() }
     }
 
     /// The uid under which Events regard the Lease.
@@ -42,21 +45,23 @@ impl Teller {
         }
     }
 
-    /// Says once that the Lease cannot be read, and once that it can again.
+    /// Says once for each cause that the Lease cannot be read, and once that it can again.
     pub(crate) fn read(&mut self, outcome: &ReadOutcome<Base>, why: Option<String>) {
         let lease = &*self.target.name;
-        match outcome {
-            ReadOutcome::Failed(failure) if !self.unread => {
-                let (class, status) = describe(Some(failure));
-                tracing::warn!(class, status, error = why, lease, "the Lease cannot be read");
-                self.unread = true;
-            }
-            ReadOutcome::Failed(_) => {}
-            ReadOutcome::Found(_) | ReadOutcome::Absent if self.unread => {
+        let ReadOutcome::Failed(failure) = outcome else {
+            if !self.unread.is_empty() {
                 tracing::info!(lease, "the Lease can be read again");
-                self.unread = false;
+                self.unread.clear();
             }
-            ReadOutcome::Found(_) | ReadOutcome::Absent => {}
+            return;
+        };
+        let (class, status) = describe(Some(failure));
+        // The same cause may come with another time or port in each attempt.
+        let words = why.as_deref().unwrap_or_default().replace(|c: char| c.is_ascii_digit(), "");
+        let cause = format!("{status:?} {words}");
+        if self.unread.len() < MAX_CAUSES && !self.unread.contains(&cause) {
+            tracing::warn!(class, status, error = why, lease, "the Lease cannot be read");
+            self.unread.push(cause);
         }
     }
 
@@ -84,10 +89,14 @@ impl Teller {
                 lease,
                 "leader"
             ),
-            Tell::Draining { epoch, cause } => {
-                let reason = cause.word();
-                tracing::info!(reason, epoch, lease, "giving leadership up: not leader any more");
-            }
+            Tell::Draining { epoch, cause, awaits, at_most } => tracing::info!(
+                reason = cause.word(),
+                epoch,
+                waits_for = awaited(*awaits),
+                ?at_most,
+                lease,
+                "giving leadership up: not leader any more"
+            ),
             Tell::Ended { epoch, end, released } => {
                 tracing::info!(reason = end.word(), epoch, released, lease, "term ended");
             }
@@ -170,11 +179,55 @@ fn describe(failure: Option<&Failure>) -> (&'static str, Option<u16>) {
     failure.map_or(("unknown", None), |failure| (failure_word(failure), failure.status))
 }
 
+const fn awaited(awaits: Awaits) -> &'static str {
+    match awaits {
+        Awaits::Nothing => "nothing: the app's work has stopped",
+        Awaits::Word => "the app's word",
+        Awaits::Grants => "the app's word, or the end of what it was granted",
+    }
+}
+
 /// The verb a Role must allow.
 const fn rbac_verb(verb: Verb) -> &'static str {
     match verb {
         Verb::Get => "get",
         Verb::Put => "update",
         Verb::Watch => "watch",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Rules;
+    use crate::shell::NoObserver;
+
+    #[test]
+    fn each_cause_that_the_lease_cannot_be_read_is_told_once() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let lines = Arc::new(log.reopen().unwrap());
+        let subscriber = tracing_subscriber::fmt().with_writer(lines).finish();
+        let _here = tracing::subscriber::set_default(subscriber);
+        let target = Target { namespace: "n".into(), name: "l".into(), rules: Rules::default() };
+        let mut teller = Teller::new(target, "me".into(), Arc::new(NoObserver), None);
+        let mut told = |outcome: &ReadOutcome<Base>, why: &str| {
+            teller.read(outcome, Some(why.into()));
+            std::fs::read_to_string(log.path()).unwrap().lines().count()
+        };
+        let failed = ReadOutcome::Failed(Failure::UNKNOWN);
+        assert_eq!(told(&failed, "connection refused"), 1);
+        assert_eq!(told(&failed, "connection refused"), 1);
+        assert_eq!(told(&failed, "certificate expired at 1795000000, it is 1796000001"), 2);
+        assert_eq!(told(&failed, "certificate expired at 1795000000, it is 1796000003"), 2);
+        assert_eq!(told(&failed, "connection refused"), 2, "to and fro");
+        let refused = Failure { status: Some(500), ..Failure::UNKNOWN };
+        assert_eq!(told(&ReadOutcome::Failed(refused), "connection refused"), 3);
+        for letter in 'a'..='z' {
+            assert!(told(&failed, &letter.to_string()) <= MAX_CAUSES);
+        }
+        let again = MAX_CAUSES + 1;
+        assert_eq!(told(&ReadOutcome::Absent, ""), again);
+        assert_eq!(told(&ReadOutcome::Absent, ""), again);
+        assert_eq!(told(&failed, "connection refused"), again + 1);
     }
 }

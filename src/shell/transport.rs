@@ -38,6 +38,11 @@ const KEEPALIVE_RETRIES: u32 = 3;
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The longest head of an answer, and the most read from a connection at once, in bytes. Whoever
+/// sends interim answers (1xx) without end is parsed in turns that are short, so that all else on
+/// this thread goes on until the request's own timeout drops the connection.
+const MAX_HEAD: usize = 16 * 1024;
+
 /// Makes clients, each with connections of its own.
 #[derive(Clone)]
 pub struct Connect(Arc<dyn Fn() -> kube::Client + Send + Sync>);
@@ -246,6 +251,7 @@ impl Direct {
                     .pool_timer(TokioTimer::new())
                     .timer(TokioTimer::new())
                     .pool_idle_timeout(POOL_IDLE)
+                    .http1_max_buf_size(MAX_HEAD)
                     // A request of which not one byte was sent, because its pooled connection had
                     // just been closed, goes over another connection. That is no second attempt.
                     .retry_canceled_requests(true)

@@ -96,6 +96,10 @@ impl Pods {
         self.server = Some(self.api.serve(listener).unwrap());
     }
 
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// A Lease that nobody ever held.
     pub(crate) fn make_free(&self) {
         self.api.recreate(NAMESPACE, LEASE, json!({}));
