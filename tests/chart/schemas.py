@@ -5,7 +5,7 @@ import os
 import subprocess
 from pathlib import Path
 
-# The newest four minor versions, at the patches that kind has images of.
+# The newest four minor versions.
 VERSIONS = ["1.37.2", "1.36.4", "1.35.8", "1.34.11"]
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("TENURE_CACHE", ROOT / ".cache")).resolve()

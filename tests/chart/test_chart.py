@@ -223,6 +223,15 @@ def test_pull_secrets_are_names_or_objects_as_other_charts_have_them():
     assert "imagePullSecrets" not in pod_of(one(render("demo.enabled=true", "image.pullSecrets=null"), "Deployment"))
 
 
+def test_a_root_without_the_dependency_is_told_so(parent, tmp_path):
+    chart = tmp_path / "parent"
+    shutil.copytree(parent, chart)
+    app = chart / "templates/app.yaml"
+    for wrong in ("nope", "second.Values"):
+        app.write_text((parent / "templates/app.yaml").read_text().replace(".Subcharts.second", f".Subcharts.{wrong}"))
+        assert "dependency called tenure, or .Subcharts.<alias>" in run(HELMS[0], "template", "shop", chart, ok=False)
+
+
 @pytest.mark.parametrize("mesh, keys", [
     ("none", set()),
     ("istio", {"traffic.sidecar.istio.io/excludeInboundPorts", "traffic.sidecar.istio.io/excludeOutboundPorts"}),

@@ -3,8 +3,17 @@ Every public template takes the root context of the chart that includes it: your
 dependency has an alias, `.Subcharts.<alias>`. The values are those of the tenure chart in either case.
 */}}
 
+{{/* Refuses a root without the values of this chart. Renders nothing. */}}
+{{- define "tenure.checkRoot" -}}
+{{- $own := and . (or (get (.Subcharts | default dict) "tenure") .) -}}
+{{- if not (and $own $own.Values (hasKey $own.Values "timings")) -}}
+{{- fail "the templates of tenure want the root of a chart with a dependency called tenure, or .Subcharts.<alias>" -}}
+{{- end -}}
+{{- end -}}
+
 {{/* Name of the Lease. */}}
 {{- define "tenure.leaseName" -}}
+{{- include "tenure.checkRoot" . -}}
 {{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
 {{- $name := tpl $.Values.lease.name $ -}}
 {{- if or (gt (len $name) 246) (not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$" $name)) -}}
@@ -20,6 +29,7 @@ dependency has an alias, `.Subcharts.<alias>`. The values are those of the tenur
 
 {{/* Service account that your pods must run under. */}}
 {{- define "tenure.serviceAccountName" -}}
+{{- include "tenure.checkRoot" . -}}
 {{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
 {{- $name := tpl $.Values.serviceAccount.name $ -}}
 {{- if not (or $name $.Values.serviceAccount.create) -}}
@@ -33,6 +43,7 @@ dependency has an alias, `.Subcharts.<alias>`. The values are those of the tenur
 
 {{/* Pull secrets, a list for your pod spec. Each is given as its name or, as other charts want it, as {name: …}. */}}
 {{- define "tenure.imagePullSecrets" -}}
+{{- include "tenure.checkRoot" . -}}
 {{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
 {{- $names := list -}}
 {{- range concat ($.Values.global.imagePullSecrets | default list) ($.Values.image.pullSecrets | default list) -}}

@@ -3,6 +3,7 @@ The sidecar, one item of a list: of initContainers in native mode (before init c
 of containers in classic mode.
 */}}
 {{- define "tenure.sidecar" -}}
+{{- include "tenure.checkRoot" . -}}
 {{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
 {{- include "tenure.checkValues" $ -}}
 {{- $v := $.Values -}}
@@ -94,6 +95,7 @@ of containers in classic mode.
 
 {{/* Volumes of the pod. The token is mounted into the sidecar alone. */}}
 {{- define "tenure.volumes" -}}
+{{- include "tenure.checkRoot" . -}}
 {{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
 - name: tenure-token
   projected:
@@ -119,6 +121,7 @@ of containers in classic mode.
 
 {{/* Variables of the app's container: where the sidecar answers. */}}
 {{- define "tenure.appEnv" -}}
+{{- include "tenure.checkRoot" . -}}
 {{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
 - name: TENURE_URL
   value: {{ if $.Values.socket.enabled }}unix:/run/tenure/tenure.sock{{ else }}http://localhost:{{ $.Values.ports.api }}{{ end }}
@@ -126,6 +129,7 @@ of containers in classic mode.
 
 {{/* Mounts of the app's container: the socket's folder, where there is one. */}}
 {{- define "tenure.appVolumeMounts" -}}
+{{- include "tenure.checkRoot" . -}}
 {{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
 {{- if $.Values.socket.enabled -}}
 - name: tenure-socket
@@ -138,6 +142,7 @@ Annotations of the pod in a mesh: probes and metrics come in past the proxy, and
 past it, because the proxy starts later than the sidecar or ends earlier.
 */}}
 {{- define "tenure.podAnnotations" -}}
+{{- include "tenure.checkRoot" . -}}
 {{- $ := get (.Subcharts | default dict) "tenure" | default . -}}
 {{- $cidr := $.Values.meshApiServerCidr -}}
 {{- if eq $.Values.mesh "istio" -}}
