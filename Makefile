@@ -68,8 +68,18 @@ test: cluster-binaries peer size ## all tests but those with real pods; sets up 
 ROUNDS ?= 100
 LANES ?= 1
 .PHONY: chaos
-chaos: cluster-binaries peer ## ROUNDS of harm in each of LANES, tenure and client-go on one Lease; prints hand-overs and gaps
+chaos: cluster-binaries peer ## ROUNDS of harm in each of LANES, tenure and client-go on one Lease each; prints hand-overs and gaps
 	CHAOS_ROUNDS=$(ROUNDS) CHAOS_LANES=$(LANES) cargo test --test chaos -- --nocapture
+
+.PHONY: deletions
+deletions: cluster-binaries ## the Lease is deleted RUNS=500 times under its leader, in SITES=4 at a time; prints times
+	DELETIONS=$(or $(RUNS),500) DELETION_SITES=$(or $(SITES),4) \
+		cargo test --test real scenario_e2_the_lease_is_deleted -- --nocapture
+
+.PHONY: stops
+stops: cluster-binaries ## SIGTERM while a renewal is on its way, RUNS=1000 times, in SITES=4 at a time; prints the time
+	STOPS=$(or $(RUNS),1000) STOP_SITES=$(or $(SITES),4) \
+		cargo test --test faults scenario_s5 -- --nocapture
 
 MINUTES ?= 60
 CLIENTS ?= 1000

@@ -12,6 +12,8 @@ mod checker_tests;
 mod cluster;
 #[path = "chaos/facts.rs"]
 mod facts;
+#[path = "chaos/gaps.rs"]
+mod gaps;
 #[path = "chaos/lane.rs"]
 mod lane;
 #[path = "chaos/observer.rs"]
@@ -29,12 +31,8 @@ mod witness;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cluster::Cluster;
+use cluster::{Cluster, number};
 use lane::{Lane, Outages, Outcome};
-
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
-}
 
 #[tokio::test]
 async fn scenario_t4_mixed_rounds_leave_no_two_leaders() {
@@ -66,13 +64,11 @@ async fn scenario_t4_mixed_rounds_leave_no_two_leaders() {
 }
 
 fn report(outcomes: &[Outcome], took: Duration) {
-    let mut gaps: BTreeMap<&str, Vec<Duration>> = BTreeMap::new();
+    let mut all = Vec::new();
     let mut rounds: BTreeMap<_, u32> = BTreeMap::new();
     let mut foreign: BTreeMap<_, u32> = BTreeMap::new();
     for outcome in outcomes {
-        for (kind, times) in &outcome.gaps {
-            gaps.entry(kind).or_default().extend(times);
-        }
+        all.extend(outcome.gaps.iter().cloned());
         outcome.rounds.iter().for_each(|(harm, n)| *rounds.entry(*harm).or_default() += n);
         let told = &outcome.verdict.foreign;
         told.iter().for_each(|(kind, n)| *foreign.entry(*kind).or_default() += n);
@@ -80,12 +76,12 @@ fn report(outcomes: &[Outcome], took: Duration) {
     let sum = |count: fn(&Outcome) -> u64| outcomes.iter().map(count).sum::<u64>();
     let total: u32 = rounds.values().sum();
     println!("{total} rounds in {:.0} s: {rounds:?}", took.as_secs_f64());
-    println!("{:<40}{:>6}{:>11}{:>11}", "hand-over", "times", "median ms", "worst ms");
-    for (kind, mut times) in gaps {
-        times.sort();
-        let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
-        let (median, worst) = (median.as_millis(), worst.as_millis());
-        println!("{kind:<40}{:>6}{median:>11}{worst:>11}", times.len());
+    gaps::report(&all);
+    for Outcome { gaps, page, .. } in outcomes {
+        if let Some(gap) = gaps.iter().max_by_key(|gap| gap.length()) {
+            let (ms, page) = (gap.length().as_millis(), page.display());
+            println!("longest of a lane: {ms} ms, {}, {}: {page}", gap.harm, gap.kind);
+        }
     }
     let violations = sum(|outcome| outcome.verdict.violations.len() as u64);
     println!(

@@ -7,6 +7,8 @@ mod cluster;
 #[path = "chaos/facts.rs"]
 #[allow(dead_code, reason = "shared with the chaos")]
 mod facts;
+#[path = "faults/stops.rs"]
+mod stops;
 #[path = "chaos/tenure.rs"]
 #[allow(dead_code, reason = "shared with the chaos")]
 mod tenure;
@@ -201,35 +203,6 @@ async fn scenario_r9_throttled_events_and_watches_do_not_slow_renewals() {
     assert!(wire.http.puts() - before >= 6, "{} PUTs", wire.http.puts() - before);
     assert!(wire.http.hits() >= 2);
     assert!(a.lines("renewal failed").is_empty(), "{}", a.log_tail());
-}
-
-#[tokio::test]
-async fn scenario_s5_a_renewal_cut_off_by_sigterm_that_commits_later_is_released_all_the_same() {
-    let site = Site::new("s5").await;
-    for round in 0..5 {
-        let wire = site.wire();
-        let name = format!("a{round}");
-        let mut a = site.start(&name, wire.url(), SLOW, &["--unsafe-release-on-sigterm"]);
-        leads(&a).await;
-        puts(&wire, 1).await;
-        // The next one reaches the server 50 ms late, and SIGTERM comes while it is on its way.
-        let hits = wire.http.hits();
-        wire.http.add(Rule::on(Verb::Put, Fault::Late(Duration::from_millis(50))).times(1));
-        eventually("a PUT on its way", async || wire.http.hits() > hits).await;
-        a.signal(Signal::TERM);
-        let status = a.ended(LIMIT).await;
-        assert!(status.success(), "{status:?}\n{}", a.log_tail());
-        let lease = site.namespace.get_lease(LEASE).await.expect("the Lease");
-        let spec = lease.spec.clone().unwrap_or_default();
-        assert_eq!(
-            spec.holder_identity.as_deref(),
-            Some(""),
-            "{round}: {lease:?}\n{}",
-            a.log_tail()
-        );
-        let notes = lease.metadata.annotations.unwrap_or_default();
-        assert_eq!(notes["tenure.dev/released"], notes["tenure.dev/epoch"]);
-    }
 }
 
 #[tokio::test]

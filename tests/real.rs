@@ -9,6 +9,8 @@
 #[path = "real/bed.rs"]
 mod bed;
 mod cluster;
+#[path = "real/deletions.rs"]
+mod deletions;
 #[path = "real/electing.rs"]
 mod electing;
 #[path = "real/identity.rs"]

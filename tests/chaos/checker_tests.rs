@@ -163,7 +163,7 @@ fn version_of(holder: &str, at_s: u64) -> Fact {
 fn the_page_shows_what_was_broken_and_needs_nothing_else() {
     let facts = and(a_leads(), [version(9, 2, "b", 6), stand(9, "b/0", 6, 19)]);
     let file = tempfile::NamedTempFile::new().expect("a file");
-    timeline::write(file.path(), "a <test>", &facts, &verdict(&facts));
+    timeline::write(file.path(), "a <test>", &facts, &verdict(&facts), None);
     let page = std::fs::read_to_string(file.path()).expect("a page");
     for part in ["<svg", "a &lt;test>", "S1: a/0", "epoch 5", "epoch 6", "</svg>"] {
         assert!(page.contains(part), "{part}: {page}");

@@ -12,6 +12,7 @@ use crate::checker::{self, Verdict};
 use crate::cluster::peer::PeerTimings;
 use crate::cluster::{Cluster, Fault, Flow, Rule, Verb};
 use crate::facts::{Fact, Version, What, boottime, wall_offset};
+use crate::gaps::{Gap, gaps};
 use crate::observer::Observer;
 use crate::slot::{Kind, Site, Slot};
 use crate::tenure::Pod;
@@ -86,6 +87,12 @@ const OWN: [Harm; 20] = [
     Delete,
     DeleteCutOff,
 ];
+/// Lanes take them in turn.
+const MIXES: [&[Kind]; 3] = [
+    &[Kind::Tenure, Kind::Tenure, Kind::Tenure, Kind::ClientGo],
+    &[Kind::Tenure, Kind::ClientGo, Kind::ClientGo],
+    &[Kind::Tenure, Kind::Tenure, Kind::ClientGo, Kind::ClientGo],
+];
 const SERVERS: [Harm; 4] = [ServerPause, EtcdPause, ServerKill, EtcdKill];
 
 /// Random numbers that a seed makes the same again.
@@ -127,9 +134,10 @@ pub struct Lane<'a> {
 pub struct Outcome {
     pub verdict: Verdict,
     pub tally: Tally,
-    /// From the end of one reign to the begin of the next, by what was done last.
-    pub gaps: BTreeMap<String, Vec<Duration>>,
+    /// From the end of one reign to the begin of the next.
+    pub gaps: Vec<Gap>,
     pub rounds: BTreeMap<Harm, u32>,
+    /// Around the first violation; where there is none, around the longest gap.
     pub page: PathBuf,
 }
 
@@ -156,9 +164,9 @@ impl<'a> Lane<'a> {
         let observer = Observer::start(namespace.leases(), LEASE);
         let register = Arc::new(Register::default());
         let site = Site { namespace, pod, register, peer_timings: PEER };
-        let kinds = [Kind::Tenure, Kind::Tenure, Kind::Tenure, Kind::ClientGo];
+        let kinds = MIXES[number as usize % MIXES.len()];
         let mut slots = Vec::new();
-        for (place, kind) in kinds.into_iter().enumerate() {
+        for (place, kind) in kinds.iter().copied().enumerate() {
             let name = match kind {
                 Kind::Tenure => format!("t{number}{place}"),
                 Kind::ClientGo => format!("k{number}{place}"),
@@ -222,11 +230,13 @@ impl<'a> Lane<'a> {
     }
 
     async fn round(&mut self, harm: Harm) -> Result<(), String> {
-        let (place, version) = self.holder().await?;
         let settle = self.dice.up_to(L / 2);
         tokio::time::sleep(settle).await;
+        self.revive();
+        let (place, version) = self.holder().await?;
         let who = self.slots[place].who().to_owned();
-        let text = format!("{harm:?} {who}");
+        let held = if self.hold_back(harm, place) { ", the other tenures held back" } else { "" };
+        let text = format!("{harm:?} {who}{held}");
         let begin = boottime();
         self.harness.push(Fact { at: begin, who: "harness".into(), what: What::Fault(text) });
         self.harm(harm, place).await;
@@ -240,6 +250,21 @@ impl<'a> Lane<'a> {
             self.outages.lock().expect("outages").push((begin, boottime(), harm));
         }
         Ok(())
+    }
+
+    /// A tenure that watches is always faster than client-go that polls: in half of the rounds the
+    /// tenures that stand by hear nothing, so that client-go has its turn. Not where the Lease is
+    /// deleted, which client-go may not make anew here, nor where client-go or the servers are harmed.
+    fn hold_back(&mut self, harm: Harm, place: usize) -> bool {
+        let others = self.slots.iter().enumerate().filter(|(other, _)| *other != place);
+        let (peers, tenures): (Vec<_>, Vec<_>) =
+            others.map(|(_, slot)| slot).partition(|slot| slot.kind == Kind::ClientGo);
+        let fit = !matches!(harm, Delete | DeleteCutOff | Replay) && !SERVERS.contains(&harm);
+        let held = fit && !peers.is_empty() && !tenures.is_empty() && self.dice.roll(2) == 0;
+        if held {
+            tenures.iter().for_each(|slot| slot.wire.bytes.set(Flow::Nothing));
+        }
+        held
     }
 
     /// Until somebody else holds the Lease, or in a new term; or until `limit` has passed.
@@ -338,9 +363,14 @@ impl<'a> Lane<'a> {
         }
         for slot in &mut self.slots {
             slot.wire.heal();
-            if !slot.runs() {
-                slot.start(&self.site);
-            }
+        }
+        self.revive();
+    }
+
+    /// New pods in the places of those that are gone, by harm or by themselves.
+    fn revive(&mut self) {
+        for slot in self.slots.iter_mut().filter_map(|slot| (!slot.runs()).then_some(slot)) {
+            slot.start(&self.site);
         }
     }
 
@@ -360,43 +390,16 @@ impl<'a> Lane<'a> {
         );
         let mut verdict = checker::check(&facts, self.offset, RENEW_DEADLINE_NS);
         verdict.violations.extend(hung);
-        let gaps = gaps(&facts, &verdict, &self.outages.lock().expect("outages"));
-        let name = format!("chaos-{}-{}.html", std::process::id(), self.number);
+        let gaps = gaps(&facts, &verdict, &self.outages);
+        let name = format!("chaos-{}.html", self.number);
         let page = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         let tally = self.site.register.tally();
-        if !verdict.violations.is_empty() || tally.unfenced_overlaps > 0 || tally.stale_epochs > 0 {
-            timeline::write(&page, &format!("Lane {}", self.number), &facts, &verdict);
-        }
+        let longest = gaps.iter().max_by_key(|gap| gap.length());
+        let shown = match verdict.violations.first() {
+            Some((at, _)) => Some(*at..*at),
+            None => longest.map(|gap| gap.from..gap.until),
+        };
+        timeline::write(&page, &format!("Lane {}", self.number), &facts, &verdict, shown);
         Outcome { verdict, tally, gaps, rounds, page }
     }
-}
-
-/// Times without a leader, by kind of the last harm and of who came after whom.
-fn gaps(
-    facts: &[Fact],
-    verdict: &Verdict,
-    outages: &[(u64, u64, Harm)],
-) -> BTreeMap<String, Vec<Duration>> {
-    let mut gaps: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
-    for pair in verdict.reigns.windows(2) {
-        let [before, after] = pair else { continue };
-        let faults = facts.iter().rev().filter(|fact| fact.at <= after.from);
-        let last = faults.into_iter().find_map(|fact| match &fact.what {
-            What::Fault(text) => text.split(' ').next().map(String::from),
-            _ => None,
-        });
-        // Nobody can lead through an outage of the servers: what counts is the time after it.
-        let mut felt = outages.iter().filter(|(a, b, _)| *a < after.from && before.until < *b);
-        let (last, without) = match felt.next_back() {
-            Some((_, end, harm)) => (Some(format!("{harm:?}")), before.until.max(*end)),
-            None => (last, before.until),
-        };
-        let kind = |epoch: Option<u64>| if epoch.is_some() { "tenure" } else { "client-go" };
-        let (from, to) = (kind(before.epoch), kind(after.epoch));
-        let gap = Duration::from_nanos(after.from.saturating_sub(without));
-        let last = last.unwrap_or("start".into());
-        let name = format!("{last:<16}{from:>10} > {to}");
-        gaps.entry(name).or_default().push(gap);
-    }
-    gaps
 }

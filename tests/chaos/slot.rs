@@ -90,8 +90,13 @@ impl Slot {
         self.lives.push(Life { who, process, running: true });
     }
 
-    pub fn runs(&self) -> bool {
-        self.lives.last().is_some_and(|life| life.running)
+    /// client-go ends by itself once it has lost the Lease, as programs that embed it do.
+    pub fn runs(&mut self) -> bool {
+        let Some(life) = self.lives.last_mut() else { return false };
+        if let Process::Peer(peer) = &mut life.process {
+            life.running = life.running && !peer.ended();
+        }
+        life.running
     }
 
     pub fn who(&self) -> &str {

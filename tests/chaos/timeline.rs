@@ -1,7 +1,8 @@
 //! One self-contained page a person can read: who led when, by its own word; who held the Lease; what
-//! the harness did; and each fact around what was broken.
+//! the harness did; and each fact around what was broken, or around the longest time without a leader.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::Path;
 
 use crate::checker::{Reign, Verdict};
@@ -10,16 +11,20 @@ use crate::facts::{Fact, What};
 const WIDTH: f64 = 1400.0;
 const ROW: f64 = 26.0;
 const LEFT: f64 = 210.0;
-/// Around a violation, nanoseconds.
+/// Around what is shown, nanoseconds.
 const AROUND: u64 = 15_000_000_000;
 
-/// Writes the stretch around the first violation, or all of it where there is none.
-pub fn write(path: &Path, title: &str, facts: &[Fact], verdict: &Verdict) {
+/// Writes the stretch around `what`, or all of it.
+pub fn write(
+    path: &Path,
+    title: &str,
+    facts: &[Fact],
+    verdict: &Verdict,
+    what: Option<Range<u64>>,
+) {
     let bounds = facts.first().map_or(0, |f| f.at)..facts.last().map_or(1, |f| f.at);
-    let (from, until) = match verdict.violations.first() {
-        Some((at, _)) => (at.saturating_sub(AROUND), at + AROUND),
-        None => (bounds.start, bounds.end),
-    };
+    let around = what.map(|what| what.start.saturating_sub(AROUND)..what.end + AROUND);
+    let Range { start: from, end: until } = around.unwrap_or(bounds);
     let shown: Vec<&Fact> = facts.iter().filter(|f| (from..=until).contains(&f.at)).collect();
     let reigns: Vec<&Reign> =
         verdict.reigns.iter().filter(|r| r.from <= until && r.until >= from).collect();

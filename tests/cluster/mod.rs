@@ -64,6 +64,11 @@ pub async fn shared() -> &'static Cluster {
     cluster
 }
 
+/// How much a long run is told to do, by the environment.
+pub fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
+}
+
 /// One etcd and one kube-apiserver: own CA, RBAC on, every request in the audit log.
 #[derive(Debug)]
 pub struct Cluster {

@@ -132,6 +132,11 @@ impl Peer {
         self.process.pid()
     }
 
+    /// Whether it has ended. It does once it has lost the Lease.
+    pub fn ended(&mut self) -> bool {
+        self.process.ended().is_some()
+    }
+
     /// SIGTERM, SIGSTOP, SIGCONT, SIGKILL.
     pub fn signal(&self, signal: Signal) {
         self.process.signal(signal);

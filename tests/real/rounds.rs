@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use k8s_openapi::api::events::v1::Event;
-use kube::api::{Api, ListParams};
 use rustix::process::Signal;
 
-use crate::bed::{LEASE, PATIENCE, Pod, QUICK, Sidecar, Site, eventually, within};
+use crate::bed::{LEASE, PATIENCE, Pod, QUICK, Sidecar, Site};
 use crate::cluster::{Access, Flow, Peer, Proxy};
 use crate::judge::{Watch, reigns_of};
 
@@ -203,86 +201,4 @@ async fn scenario_t4_rounds_of_faults_beside_client_go_on_the_real_api_server() 
         let seen = changes.iter().any(|(old, new)| (is_peer(old), is_peer(new)) == (from, to));
         assert!(seen, "no hand-over from peer {from} to peer {to}: {changes:?}");
     }
-}
-
-/// The Lease is deleted under A, with B and C waiting and D starting just then.
-#[tokio::test(flavor = "multi_thread")]
-async fn scenario_e2_the_lease_is_deleted_on_the_real_api_server() {
-    const RUNS: usize = 4;
-    let sites = ["e2-0", "e2-1"].map(|name| async move {
-        let site = Site::new(name, QUICK).await;
-        site.allow_events().await;
-        let watch = Watch::start(&site).await;
-        let mut sidecars = Vec::new();
-        for pod in ["a", "b", "c"] {
-            let proxy = site.namespace.cluster.proxy();
-            let mut pod = site.pod(pod).await;
-            pod.access.url = proxy.url();
-            let sidecar = site.start_in(&pod, &[]).await;
-            sidecar.ready().await;
-            sidecars.push((sidecar, proxy));
-        }
-        for run in 0..RUNS {
-            let mut leader = None;
-            eventually("one leads", async || {
-                for (at, (sidecar, _)) in sidecars.iter().enumerate() {
-                    if sidecar.leads().await {
-                        leader = Some(at);
-                    }
-                }
-                leader.is_some()
-            })
-            .await;
-            let leader = &sidecars[leader.expect("a leader")];
-            let others = sidecars.iter().map(|(sidecar, _)| sidecar);
-            let others = others.filter(|other| other.identity() != leader.0.identity());
-            if run % 2 == 0 {
-                connected(&site, &leader.0).await;
-            } else {
-                cut_off(&site, leader, &others.collect::<Vec<_>>()).await;
-            }
-        }
-        site.ledger.assert_no_overlap(Vec::new());
-        watch.assert_epochs_grow();
-    });
-    join_all(sites).await;
-}
-
-async fn connected(site: &Site, leader: &Sidecar) {
-    let epoch = leader.epoch().await;
-    let deleted = async || leader.metric("tenure_terms_total", &["\"lease_deleted\""]).await;
-    let before = deleted().await;
-    let (_, _d) = tokio::join!(site.namespace.delete_lease(LEASE), site.start("d"));
-    let again = async || leader.leader().await["epoch"].as_u64().is_some_and(|new| new > epoch);
-    // Nobody else could, before a lease's duration: D waits that long from its first sight of it.
-    within(QUICK.lease_duration, "it has it again", again).await;
-    assert_eq!(deleted().await, before + 1.0);
-    let events: Api<Event> = Api::namespaced(site.namespace.cluster.admin(), &site.namespace.name);
-    let told = async || {
-        let events = events.list(&ListParams::default()).await.expect("Events");
-        events.items.iter().any(|event| event.reason.as_deref() == Some("LeaseDeleted"))
-    };
-    eventually("an Event tells", told).await;
-}
-
-async fn cut_off(site: &Site, (leader, proxy): &(Sidecar, Proxy), others: &[&Sidecar]) {
-    let epoch = leader.epoch().await;
-    proxy.set(Flow::Nothing);
-    let (_, d) = tokio::join!(site.namespace.delete_lease(LEASE), site.start("d"));
-    let next = async || {
-        for other in others.iter().chain([&&d]) {
-            if other.leads().await {
-                return true;
-            }
-        }
-        false
-    };
-    within(2 * QUICK.lease_duration + SLACK, "another leads", next).await;
-    proxy.set(Flow::Both);
-    // D goes too, and takes nothing with it if it leads: a crash like any other.
-    let mut d = d;
-    d.kill();
-    let follows = async || leader.sees().await.is_some_and(|seen| seen != leader.identity());
-    let leads = async || leader.leader().await["epoch"].as_u64().is_some_and(|new| new > epoch);
-    eventually("it comes back", async || follows().await || leads().await).await;
 }
