@@ -132,8 +132,8 @@ async fn serve(
         let requests = pump(client_in, server_out, number, Direction::Request, states.clone());
         let answers = pump(server_in, client_out, number, Direction::Answer, states.clone());
         tokio::select! {
-            _ = async { tokio::join!(requests, answers) } => false,
-            _ = states.wait_for(|s| s.flow == Flow::Reset && number >= s.first_living) => true,
+            _ = async { tokio::try_join!(requests, answers) } => false,
+            _ = states.wait_for(|s| s.flow == Flow::Reset && !stranded(*s, number)) => true,
         }
     };
     if reset {
@@ -142,32 +142,43 @@ async fn serve(
     }
 }
 
+/// The error: nothing will ever pass again, and this side has gone.
 async fn pump(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     number: u64,
     direction: Direction,
     mut states: watch::Receiver<State>,
-) {
+) -> Result<(), ()> {
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        let read = from.read(&mut buffer).await.unwrap_or(0);
-        let passes = states.wait_for(|state| passes(*state, number, direction)).await.is_ok();
-        if !passes || read == 0 {
+        let mut read = from.read(&mut buffer).await.unwrap_or(0);
+        let wanted = |state: &State| stranded(*state, number) || passes(*state, direction);
+        let state = states.wait_for(wanted).await.map(|state| *state);
+        if state.as_ref().is_ok_and(|state| stranded(*state, number)) {
+            while read > 0 {
+                read = from.read(&mut buffer).await.unwrap_or(0);
+            }
+            return Err(());
+        }
+        if state.is_err() || read == 0 {
             let _ = to.shutdown().await;
-            return;
+            return Ok(());
         }
         if to.write_all(&buffer[..read]).await.is_err() {
-            return;
+            return Ok(());
         }
     }
 }
 
-fn passes(state: State, number: u64, direction: Direction) -> bool {
-    let flows = match state.flow {
+fn stranded(state: State, number: u64) -> bool {
+    number < state.first_living
+}
+
+fn passes(state: State, direction: Direction) -> bool {
+    match state.flow {
         Flow::Both => true,
         Flow::RequestsOnly => matches!(direction, Direction::Request),
         Flow::Nothing | Flow::Reset => false,
-    };
-    flows && number >= state.first_living
+    }
 }
