@@ -80,7 +80,8 @@ fn report(outcomes: &[Outcome], took: Duration) {
     for Outcome { gaps, page, .. } in outcomes {
         if let Some(gap) = gaps.iter().max_by_key(|gap| gap.length()) {
             let (ms, page) = (gap.length().as_millis(), page.display());
-            println!("longest of a lane: {ms} ms, {}, {}: {page}", gap.harm, gap.kind);
+            let more = if gap.more { " and more" } else { "" };
+            println!("longest of a lane: {ms} ms, {}{more}, {}: {page}", gap.harm, gap.kind);
         }
     }
     let violations = sum(|outcome| outcome.verdict.violations.len() as u64);

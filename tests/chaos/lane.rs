@@ -257,10 +257,11 @@ impl<'a> Lane<'a> {
     /// deleted, which client-go may not make anew here, nor where client-go or the servers are harmed.
     fn hold_back(&mut self, harm: Harm, place: usize) -> bool {
         let others = self.slots.iter().enumerate().filter(|(other, _)| *other != place);
-        let (peers, tenures): (Vec<_>, Vec<_>) =
-            others.map(|(_, slot)| slot).partition(|slot| slot.kind == Kind::ClientGo);
+        let (tenures, peers): (Vec<_>, Vec<_>) =
+            others.map(|(_, slot)| slot).partition(|slot| slot.kind == Kind::Tenure);
         let fit = !matches!(harm, Delete | DeleteCutOff | Replay) && !SERVERS.contains(&harm);
-        let held = fit && !peers.is_empty() && !tenures.is_empty() && self.dice.roll(2) == 0;
+        let turn = !tenures.is_empty() && peers.iter().any(|peer| peer.next_peer());
+        let held = fit && turn && self.dice.roll(2) == 0;
         if held {
             tenures.iter().for_each(|slot| slot.wire.bytes.set(Flow::Nothing));
         }

@@ -99,6 +99,18 @@ impl Slot {
         life.running
     }
 
+    /// Whether a client-go elector runs here that has never led: one that has lost the Lease is about
+    /// to end, though it may take a while.
+    pub fn next_peer(&self) -> bool {
+        let life = self.lives.last().filter(|life| life.running);
+        life.is_some_and(|life| match &life.process {
+            Process::Tenure { .. } => false,
+            Process::Peer(peer) => {
+                peer.history().iter().all(|event| event.event != "started_leading")
+            }
+        })
+    }
+
     pub fn who(&self) -> &str {
         self.lives.last().map_or("", |life| &life.who)
     }
