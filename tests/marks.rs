@@ -142,6 +142,7 @@ found! {
     read_from_before_the_question;
     shortest_timings;
     wall_clock_set_back;
+    wall_clock_set_back_a_little;
     blanked_with_an_older_number;
     freed_by_a_foreign_elector;
 }

@@ -155,7 +155,7 @@ impl<B: Clone> Elector<B> {
         assert!(!numbered || epoch > self.seen.highest_epoch, "S2: epochs strictly increase");
         let transitions = object.record.transitions.unwrap_or(0);
         let transitions = transitions.saturating_add(1).min(i32::MAX as u32);
-        let at = self.next_renew_time(now.wall);
+        let at = self.next_renew_time(now);
         let object = self.seen.object.as_ref().map(|object| object.base.clone());
         let write = Write {
             purpose: Purpose::Acquire,
@@ -175,7 +175,7 @@ impl<B: Clone> Elector<B> {
     /// Made anew held by nobody: whoever was cut off from the old one has a full term to notice
     /// [F1].
     fn send_creation(&mut self, now: Now) {
-        let at = self.next_renew_time(now.wall);
+        let at = self.next_renew_time(now);
         let free = self.options.missing_lease == MissingLease::CreateFree;
         let mine = !self.options.rules.on(Mark::F1);
         let holder = match (mine, free) {

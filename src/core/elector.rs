@@ -65,6 +65,8 @@ pub struct Elector<B> {
     pub(super) last_id: u64,
     /// The last renewTime written.
     pub(super) written: Wall,
+    /// When that was.
+    pub(super) written_at: Mono,
     pub(super) wall: Wall,
     pub(super) handled: Mono,
     pub(super) actions: VecDeque<Action<B>>,
@@ -105,6 +107,7 @@ impl<B: Clone> Elector<B> {
             renewals: 0,
             last_id: 0,
             written: Wall::from_micros(i64::MIN),
+            written_at: Mono::ZERO,
             wall: now.wall,
             handled: now.mono,
             actions: VecDeque::with_capacity(8),

@@ -214,7 +214,7 @@ impl<B: Clone> Elector<B> {
     fn send_release(&mut self, now: Now, epoch: u64) {
         assert!(self.term.is_none(), "S5: a release goes out only after the last leader answer");
         let Some(object) = &self.seen.object else { return };
-        let at = self.next_renew_time(now.wall);
+        let at = self.next_renew_time(now);
         let write = Write {
             purpose: Purpose::Release,
             base: Some(object.base.clone()),

@@ -225,6 +225,7 @@ impl<B: Clone> Elector<B> {
             _ => None,
         };
         self.written = write.renew_time;
+        self.written_at = now.mono;
         let attempt = Attempt {
             id,
             purpose: write.purpose,
@@ -240,9 +241,15 @@ impl<B: Clone> Elector<B> {
         self.actions.push_back(Action::Write { id, write, fresh_connection });
     }
 
-    /// The wall clock, or one second after the last one written where it stands or went back.
-    pub(super) fn next_renew_time(&self, wall: Wall) -> Wall {
-        if wall > self.written { wall } else { self.written.plus_one_second() }
+    /// The wall clock; where that stands or went back, or what was written is ahead of it, the last
+    /// one written and the time that has passed since by our own clock. (A fixed step, in place of that
+    /// time, would run further ahead with each renewal where the retry period is shorter.)
+    pub(super) fn next_renew_time(&self, now: Now) -> Wall {
+        if now.wall > self.written {
+            now.wall
+        } else {
+            self.written.after(now.mono.since(self.written_at))
+        }
     }
 
     pub(super) fn forget_writes(&mut self) {

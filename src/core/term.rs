@@ -180,13 +180,9 @@ impl<B: Clone> Elector<B> {
     /// counted last, the next second is written: else a leader with timings of about one second, whose
     /// renewals all fall into that second, would run out in perfect health [F9].
     fn renewal_time(&self, term: &Term, now: Now) -> Wall {
-        let at = self.next_renew_time(now.wall);
+        let at = self.next_renew_time(now);
         let late = now.mono + self.options.timing.renew_deadline() / 2 >= term.valid_until;
-        if late && at.second() <= term.counted.second() {
-            at.max(term.counted.plus_one_second())
-        } else {
-            at
-        }
+        if late && at.second() <= term.counted.second() { term.counted.next_second() } else { at }
     }
 
     fn send_renewal(&mut self, now: Now) {

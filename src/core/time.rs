@@ -62,8 +62,15 @@ impl Wall {
         self.0.div_euclid(1_000_000)
     }
 
-    pub const fn plus_one_second(self) -> Wall {
-        Wall(self.0.saturating_add(1_000_000))
+    /// The begin of the next whole second.
+    pub const fn next_second(self) -> Wall {
+        Wall((self.second() + 1).saturating_mul(1_000_000))
+    }
+
+    /// Later by that span, and by a microsecond at least.
+    pub fn after(self, span: Duration) -> Wall {
+        let micros = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+        Wall(self.0.saturating_add(micros.max(1)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::core::{AppStopped, State};
+use tenure::core::{AppStopped, Stamp, State};
 use tenure::timing::Timing;
 
 use super::sim::{Fate, Kind, MS, SECOND, World};
@@ -79,6 +79,20 @@ pub(crate) fn wall_clock_set_back(world: &mut World) {
     assert!(world.says_leader(A) && world.terms(A) == 1);
     world.run_to(90_000);
     assert!(world.says_leader(A) && world.terms(A) == 1);
+}
+
+/// The wall clock is set back by half a second, and renewals are as far apart: renewTime stays near it.
+pub(crate) fn wall_clock_set_back_a_little(world: &mut World) {
+    let ms = Duration::from_millis;
+    world.pods[A].setup.timing = Timing::new(ms(3_000), ms(2_000), ms(500)).expect("allowed");
+    world.start(A);
+    world.run_to(5_000).pods[A].clock.wall -= 500_000;
+    world.run_to(120_000);
+    assert_eq!((world.terms(A), world.says_leader(A)), (1, true), "a healthy leader leads on");
+    let record = &world.store.object.as_ref().expect("the Lease").record;
+    let Some(Stamp::At(written)) = record.renew_time else { panic!("{record:?}") };
+    let ahead = written.as_micros() - world.pods[A].clock.now(world.now).wall.as_micros();
+    assert!(ahead < 1_000_000, "renewTime is {ahead} µs ahead");
 }
 
 /// A stale client-go elector blanks A's record and writes the number that it knows, an older one.
