@@ -1,5 +1,7 @@
 //! The real binary, on the embedded Lease API behind a socket: elections, signals, exit codes.
 
+#[path = "process/crowd.rs"]
+mod crowd;
 #[path = "process/flood.rs"]
 mod flood;
 #[path = "cluster/proxy.rs"]

@@ -14,12 +14,14 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::hold::{Link, is_evidence};
 use super::{Api, Face};
@@ -43,6 +45,8 @@ const SEND_BUFFER: usize = 32 * 1024;
 const BACKLOG: i32 = 1024;
 /// After a failed accept (no descriptor left): it would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// A shortage is over when there was none for this long; the next one is told of again.
+const SHORTAGE: Duration = Duration::from_secs(60);
 
 /// Where to listen.
 #[derive(Clone, Debug)]
@@ -190,10 +194,7 @@ fn admin_listener(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 fn lacks_family(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL, Errno::PROTONOSUPPORT]
-        .iter()
-        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+    is_one_of(error, &[Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL, Errno::PROTONOSUPPORT])
 }
 
 /// The mode is set before anybody can connect: between bind and listen.
@@ -266,8 +267,17 @@ async fn accept(listener: Listener, face: Face, most: usize, api: Arc<Api>) {
         .writev(true);
     let slots = Arc::new(Semaphore::new(most));
     let mut connections = JoinSet::new();
+    let (mut slots_short, mut descriptors_short) = (Shortage::default(), Shortage::default());
     loop {
         while connections.try_join_next().is_some() {}
+        if slots.available_permits() == 0 && slots_short.is_new() {
+            tracing::warn!(
+                connections = most,
+                listener = ?face,
+                "no more connections are taken until one is closed: look for clients that keep \
+                 streams or long polls open, or raise the limit of open files"
+            );
+        }
         let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
         let (http, api) = (http.clone(), Arc::clone(&api));
         let accepted = match &listener {
@@ -283,9 +293,38 @@ async fn accept(listener: Listener, face: Face, most: usize, api: Arc<Api>) {
         };
         if let Err(error) = accepted {
             tracing::debug!(%error, "a connection could not be accepted");
+            if is_shortage(&error) && descriptors_short.is_new() {
+                tracing::warn!(
+                    %error,
+                    connections = most - slots.available_permits(),
+                    listener = ?face,
+                    "connections cannot be taken: raise the limit of open files"
+                );
+            }
             tokio::time::sleep(ACCEPT_PAUSE).await;
         }
     }
+}
+
+/// When something was last lacking.
+#[derive(Debug, Default)]
+struct Shortage(Option<Instant>);
+
+impl Shortage {
+    /// It lacks now: whether that is news.
+    fn is_new(&mut self) -> bool {
+        let last = self.0.replace(Instant::now());
+        last.is_none_or(|last| last.elapsed() >= SHORTAGE)
+    }
+}
+
+/// No descriptor is left, in this process or on this machine.
+fn is_shortage(error: &io::Error) -> bool {
+    is_one_of(error, &[Errno::MFILE, Errno::NFILE])
+}
+
+fn is_one_of(error: &io::Error, known: &[Errno]) -> bool {
+    known.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 fn link(face: Face, stream: &impl AsFd) -> io::Result<Arc<Link>> {

@@ -1,7 +1,7 @@
 //! Sidecars as processes, and the API server they share.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -202,6 +202,31 @@ impl Drop for Sidecar {
 }
 
 impl Sidecar {
+    /// Without a cluster, in a process that may have this many descriptors.
+    pub(crate) async fn with_descriptors(folder: &Path, limit: u32) -> Sidecar {
+        let (socket, log) = (folder.join("sock"), folder.join("log"));
+        let limited = format!("ulimit -n {limit} && exec \"$@\"");
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_tenure"), "sidecar", "--dev"])
+            .args(["--lease-name", LEASE, "--identity", "me", "--log-format", "json"])
+            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--socket"])
+            .arg(&socket)
+            .args(["--log", "info,tenure=debug"])
+            .stderr(std::fs::File::create(&log).unwrap())
+            .kill_on_drop(true);
+        let child = command.spawn().unwrap();
+        let endpoint = Endpoint::Unix(socket);
+        let sidecar = Sidecar { child, endpoint, log, identity: "me".into() };
+        eventually(async || !sidecar.lines("tenure starts").is_empty()).await;
+        sidecar
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        let pid = i32::try_from(self.child.id().expect("it has ended")).unwrap();
+        Pid::from_raw(pid).unwrap()
+    }
+
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
@@ -263,8 +288,7 @@ impl Sidecar {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        let pid = i32::try_from(self.child.id().expect("it has ended")).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
     }
 
     /// None: killed by a signal.
