@@ -282,7 +282,6 @@ fn plan() -> impl Strategy<Value = Plan> {
 
 fn script(plan: &Plan) -> Result<(), String> {
     let mut world = World::new(Rules::default(), None);
-    world.rng = Rng(plan.weather);
     world.swarm = Some(Swarm::default());
     if std::env::var_os("TIMELINE").is_some() {
         world.timeline = Some(Vec::new());
@@ -297,7 +296,9 @@ fn script(plan: &Plan) -> Result<(), String> {
     if plan.peer {
         world.add_peer(Clock::exact(20), [15 * SECOND, 10 * SECOND, 2 * SECOND]);
     }
-    world.weather = (!plan.weather.is_multiple_of(4)).then(|| Weather::draw(&mut world.rng));
+    let mut rng = Rng(plan.weather);
+    world.weather = (!plan.weather.is_multiple_of(4)).then(|| Weather::draw(&mut rng));
+    world.sow(&mut rng);
     (0..plan.pods).for_each(|pod| world.start(pod));
     for &(pause, kind, with) in &plan.deeds {
         world.run_for(pause);

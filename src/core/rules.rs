@@ -64,7 +64,7 @@ marks! {
     F28,
     /// The lease duration leaves room for clock drift over the renew deadline.
     F32,
-    /// Mutant: validity counts from the response instead of the send.
+    /// Mutant: validity counts from the send of a write, not from its answer.
     ValidityFromSend,
     /// Mutant: validity ends at the renew deadline, not at the end of the lease.
     Margin,

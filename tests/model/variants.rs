@@ -31,6 +31,10 @@ pub(crate) fn parse(words: &str) -> Variant {
             "horizon" => variant.horizon = number().into(),
             "unsettled" => variant.settled = false,
             "twins" => variant.twins = true,
+            "without" => {
+                let named = |mark: &&Mark| format!("{mark:?}") == value;
+                variant.without = Some(*Mark::ALL.iter().find(named).expect("a mark"));
+            }
             "keep" => variant.on_app_exit = OnAppExit::Keep,
             "drain" => {
                 let span = std::time::Duration::from_secs(number().into());
@@ -134,7 +138,8 @@ pub(crate) fn asked_for() -> Vec<Variant> {
     list.iter().map(|&(name, words)| Variant { name, ..parse(words) }).collect()
 }
 
-/// The ten ways to get an election wrong that people do get it wrong, and what it takes to see it.
+/// Rules whose absence breaks one of the model's properties, and what it takes to see it: the ten ways in
+/// which elections are commonly wrong first.
 const MUTANTS: &[(Mark, &str)] = &[
     (Mark::ValidityFromSend, "cut=2"),
     (Mark::Margin, "cut"),
@@ -146,6 +151,14 @@ const MUTANTS: &[(Mark, &str)] = &[
     (Mark::ValidityNotBoolean, "pause"),
     (Mark::UidSent, "cut stall delete"),
     (Mark::Incarnation, "twins cut"),
+    (Mark::F2, "cut stall delete"),
+    (Mark::F3, "cut delete remake"),
+    (Mark::F4, "lease=peer peer=4 cut"),
+    (Mark::F6, "twins unsettled"),
+    (Mark::F7, "cut late=2"),
+    (Mark::F10, "late fail word horizon=9"),
+    (Mark::F13, "crash restart poll shutdown"),
+    (Mark::F21, "twins unsettled horizon=9"),
 ];
 
 pub(crate) fn mutants() -> Vec<Variant> {

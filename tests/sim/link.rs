@@ -74,7 +74,13 @@ pub struct Link {
     pub watch: Fate,
     /// Fates of the next requests of a kind, in order.
     pub next: VecDeque<(Kind, Fate)>,
+    /// What the weather does to the nth request of each kind and to the nth event: streams of their own,
+    /// so that a plan without one deed has the same weather elsewhere.
+    pub draws: [Rng; 4],
 }
+
+/// The stream of [`Link::draws`] that is the watch's events'.
+const EVENTS: usize = 3;
 
 impl Link {
     pub fn good() -> Link {
@@ -87,7 +93,19 @@ impl Link {
             put: Fate::ok(MS, MS),
             watch: Fate::ok(MS, MS),
             next: VecDeque::new(),
+            draws: [Rng(0), Rng(1), Rng(2), Rng(3)],
         }
+    }
+
+    /// What the weather would do to the next request of that kind.
+    pub fn weathered(&mut self, weather: &Weather, kind: Kind) -> Fate {
+        weather.fate(&mut Rng(self.draws[kind as usize].next()))
+    }
+
+    /// How much later the weather brings the next event.
+    pub fn late_event(&mut self, weather: &Weather) -> u64 {
+        let mut rng = Rng(self.draws[EVENTS].next());
+        if rng.permille(weather.slow) { rng.below(weather.slowest) } else { 0 }
     }
 
     pub fn then(&mut self, kind: Kind, fate: Fate) -> &mut Link {
@@ -118,7 +136,7 @@ impl Link {
 }
 
 /// How bad a seed makes the network; chances in permille.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weather {
     pub lost: u64,
     pub unheard: u64,

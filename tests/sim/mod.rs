@@ -10,6 +10,7 @@ pub mod checker;
 pub mod clock;
 pub mod link;
 pub mod peer;
+pub mod plan;
 pub mod script;
 pub mod serve;
 pub mod show;
@@ -19,4 +20,5 @@ pub mod world;
 
 pub use clock::{Clock, MS, Rng, SECOND};
 pub use link::{Back, Fate, Kind, Link, Weather};
+pub use plan::{Plan, Shrinking};
 pub use world::{App, Pod, Setup, World};

@@ -176,8 +176,9 @@ impl World {
         it.generation += 1;
         it.sent_at = it.clock.mono(self.now);
         let kind = if put.is_some() { Kind::Put } else { Kind::Get };
-        let fate = match &self.weather {
-            Some(weather) if !it.link.cut => weather.fate(&mut self.rng),
+        let weathered = self.weather.as_ref().map(|weather| it.link.weathered(weather, kind));
+        let fate = match weathered {
+            Some(fate) if !it.link.cut => fate,
             _ => it.link.fate(kind, true),
         };
         let (generation, timeout) = (it.generation, it.renew_deadline / 2);

@@ -201,10 +201,8 @@ impl World {
     /// Puts an event on a pod's watch, behind all that is on it.
     pub fn feed(&mut self, pod: usize, event: WatchEvent<Base>) {
         let now = self.now;
-        let slow = self.weather.clone().map_or(0, |weather| {
-            if self.rng.permille(weather.slow) { self.rng.below(weather.slowest) } else { 0 }
-        });
         let it = &mut self.pods[pod];
+        let slow = self.weather.as_ref().map_or(0, |weather| it.link.late_event(weather));
         let Some(stream) = &mut it.stream else { return };
         if it.link.watch_silent || it.link.cut {
             stream.stalled = true;

@@ -1,15 +1,13 @@
-//! Deeds: what a script or a seed does to the world. A seed draws a world, then a safety phase in which
-//! deeds and bad weather never rest, then a liveness phase without either.
+//! Deeds: what a script or a plan does to the world, and the worlds that seeds draw.
 
 use std::time::Duration;
 
-use tenure::core::{AppStopped, Ask, DrainTimeout, Event, OnAppExit, Rules, Tell, WatchEvent};
+use tenure::core::{AppStopped, Ask, DrainTimeout, Event, OnAppExit, Tell, WatchEvent};
 
 use super::clock::{Clock, MS, Rng, SECOND};
-use super::link::Weather;
 use super::script::timing;
 use super::serve::watch_event;
-use super::world::{Happening, Setup, World};
+use super::world::{Setup, World};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
@@ -23,6 +21,8 @@ pub enum Deed {
     Pause(usize),
     Resume(usize),
     Crash(usize),
+    /// Killed and started again at once, in the same pod.
+    Restart(usize),
     Start(usize),
     Shutdown(usize),
     /// The app says it stopped: of the term held; and for good?
@@ -60,6 +60,7 @@ impl Deed {
             9 => Deed::Replay(pod, with as usize),
             10 => Deed::Pause(pod),
             11..=13 => Deed::Resume(pod),
+            14 if with.is_multiple_of(2) => Deed::Restart(pod),
             14 => Deed::Crash(pod),
             15..=19 => Deed::Start(pod),
             20 => Deed::Shutdown(pod),
@@ -83,14 +84,9 @@ impl Deed {
     }
 }
 
-/// What a swarm keeps in mind.
+/// What the deeds of a plan have to mind.
 #[derive(Clone, Debug, Default)]
 pub struct Swarm {
-    /// Longest and shortest pause between two deeds, nanoseconds.
-    pub pause: (u64, u64),
-    pub until: u64,
-    /// The kinds of deeds that happen under this seed.
-    pub kinds: Vec<u64>,
     /// No process may start before: it would be fooled by a Lease re-made empty.
     pub no_starts_until: u64,
     /// Pods whose app has said that it stopped for good.
@@ -105,16 +101,14 @@ const TIMINGS: [(u64, u64, u64); 5] =
     [(15, 10_000, 2_000), (15, 12_500, 3_000), (3, 2_400, 300), (6, 4_000, 1_000), (2, 1_600, 150)];
 
 impl World {
-    /// A world as a seed draws it.
-    pub fn draw(seed: u64, rules: Rules) -> World {
-        let mut rng = Rng(seed);
-        let mut world = World::new(rules, None);
+    /// Lets those take part whom a seed draws. None is started.
+    pub fn cast(&mut self, rng: &mut Rng) {
         let pods = rng.between(3, 5) as usize;
         let common = rng.below(5) as usize;
         let mixed = rng.permille(150);
         for number in 0..pods {
             let which = if mixed { rng.below(5) as usize } else { common };
-            let setup = draw_setup(&mut rng, TIMINGS[which]);
+            let setup = draw_setup(rng, TIMINGS[which]);
             // Within what every two timings of these allow: 1.09 / 0.92 < 1.2.
             let wide = !mixed && (common == 0 || common == 3);
             let rate = match rng.below(3) {
@@ -123,53 +117,29 @@ impl World {
                 _ => rng.between(920_000, 1_090_000),
             };
             let clock = Clock { rate, ..Clock::exact(number) };
-            world.add_pod(clock, setup);
-            world.pods[number].app.poll_every = match rng.below(3) {
+            self.add_pod(clock, setup);
+            self.pods[number].app.poll_every = match rng.below(3) {
                 0 => None,
                 1 => Some(rng.between(100, 900) * MS),
                 _ => Some(rng.between(1, 4) * SECOND),
             };
-            world.pods[number].app.ask = draw_ask(rng.next());
+            self.pods[number].app.ask = draw_ask(rng.next());
+        }
+        // Two with one name, of whom neither knows the other to be dead.
+        if rng.permille(100) {
+            self.pods[1].identity = self.pods[0].identity.clone();
+            (0..2).for_each(|twin| self.pods[twin].setup.takes_over = false);
         }
         if rng.permille(800) {
-            world.store.create_empty();
+            self.store.create_empty();
         }
         // A client-go that blanks a record takes its duration away.
         if !mixed && rng.permille(300) {
             let (lease, renew, retry) = TIMINGS[common];
             let clock = Clock { rate: 1_000_000, ..Clock::exact(20) };
-            world.add_peer(clock, [lease * SECOND, renew * MS * 5 / 6, retry * MS]);
+            self.add_peer(clock, [lease * SECOND, renew * MS * 5 / 6, retry * MS]);
         }
-        world.weather = Some(Weather::draw(&mut rng));
-        // Each kind of deed is there or not.
-        let kinds: Vec<u64> = (0..40).filter(|_| rng.permille(600)).collect();
-        let pause = (rng.between(20, 400) * MS, rng.between(500, 5_000) * MS);
-        let until = rng.between(40, 200) * SECOND;
-        world.swarm = Some(Swarm { pause, until, kinds, ..Swarm::default() });
-        world.rng = rng;
-        for pod in 0..pods {
-            if world.rng.permille(900) {
-                world.start(pod);
-            }
-        }
-        world.schedule(0, Happening::Step);
-        world
-    }
-
-    pub fn swarm_step(&mut self) {
-        let Some(swarm) = &self.swarm else { return };
-        if self.now >= swarm.until {
-            return;
-        }
-        let (least, most) = swarm.pause;
-        let kind = (!swarm.kinds.is_empty())
-            .then(|| swarm.kinds[self.rng.below(swarm.kinds.len() as u64) as usize]);
-        let with = self.rng.next() >> 8;
-        if let Some(kind) = kind {
-            self.deed(Deed::number(kind, self.pods.len(), with));
-        }
-        let next = self.now + self.rng.between(least, most.max(least));
-        self.schedule(next, Happening::Step);
+        self.sow(rng);
     }
 
     fn runs(&self, pod: usize) -> bool {
@@ -195,6 +165,10 @@ impl World {
             Deed::Pause(pod) if self.runs(pod) => self.pause(pod),
             Deed::Resume(pod) if self.pods[pod].paused => self.resume(pod),
             Deed::Crash(pod) if self.runs(pod) => self.crash(pod),
+            Deed::Restart(pod) if self.runs(pod) => {
+                self.crash(pod);
+                self.deed(Deed::Start(pod));
+            }
             Deed::Start(pod) => {
                 let early =
                     self.swarm.as_ref().is_some_and(|swarm| self.now < swarm.no_starts_until);

@@ -16,6 +16,7 @@ use super::link::{Fate, Kind, Link, Weather};
 use super::peer::{Peer, PeerEvent};
 use super::show;
 use super::store::{Base, Store};
+use super::swarm::{Deed, Swarm};
 
 /// More actions than that from one event would be a loop.
 const MAX_ACTIONS: usize = 48;
@@ -57,8 +58,8 @@ pub enum Happening {
         generation: u64,
     },
     Peer(PeerEvent),
-    /// A step of the swarm.
-    Step,
+    /// What a plan wants done.
+    Deed(Deed),
 }
 
 /// A watch, as the server sees it.
@@ -137,10 +138,9 @@ pub struct World {
     pub rules: Rules,
     /// The rule that is off, where its mutant lives in the world.
     pub mutant: Option<Mark>,
-    pub rng: Rng,
     pub weather: Option<Weather>,
-    /// Where the random steps of a swarm are decided.
-    pub swarm: Option<super::swarm::Swarm>,
+    /// What the deeds of a plan have to mind.
+    pub swarm: Option<Swarm>,
     pub tells: Vec<(u64, Author, Tell)>,
     /// (state, kind of event) and how often.
     pub coverage: BTreeMap<(&'static str, &'static str), u64>,
@@ -160,7 +160,6 @@ impl World {
             checker: Checker::default(),
             rules,
             mutant,
-            rng: Rng(1),
             weather: None,
             swarm: None,
             tells: Vec::new(),
@@ -192,6 +191,14 @@ impl World {
         number
     }
 
+    /// Gives each link weather of its own.
+    pub fn sow(&mut self, rng: &mut Rng) {
+        let pods = self.pods.iter_mut().map(|pod| &mut pod.link);
+        for link in pods.chain(self.peers.iter_mut().map(|peer| &mut peer.link)) {
+            link.draws = std::array::from_fn(|_| Rng(rng.next()));
+        }
+    }
+
     pub fn author(&self, pod: usize) -> Author {
         Author { pod, life: self.pods[pod].life }
     }
@@ -217,7 +224,7 @@ impl World {
         let Setup { timing, takes_over, missing_lease, drain_timeout, .. } = it.setup.clone();
         let options = Options {
             identity: it.identity.clone(),
-            incarnation: format!("{}-{}", it.identity, it.life).into(),
+            incarnation: format!("{}-{pod}-{}", it.identity, it.life).into(),
             takes_over,
             timing,
             missing_lease,
@@ -334,8 +341,9 @@ impl World {
     fn send(&mut self, pod: usize, id: RequestId, what: What, kind: Kind, fresh: bool) {
         let it = &mut self.pods[pod];
         let scripted = it.link.next.iter().any(|(of, _)| *of == kind);
-        let fate = match &self.weather {
-            Some(weather) if !it.link.cut && !scripted => weather.fate(&mut self.rng),
+        let weathered = self.weather.as_ref().map(|weather| it.link.weathered(weather, kind));
+        let fate = match weathered {
+            Some(fate) if !it.link.cut && !scripted => fate,
             _ => it.link.fate(kind, fresh),
         };
         let sent_mono = it.clock.mono(self.now);
@@ -412,7 +420,7 @@ impl World {
                 }
             }
             Happening::Peer(event) => self.peer_event(event),
-            Happening::Step => self.swarm_step(),
+            Happening::Deed(deed) => self.deed(deed),
         }
         self.look();
         true
