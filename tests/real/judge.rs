@@ -191,16 +191,23 @@ impl Watch {
         let seen = commits.clone();
         let leases = site.namespace.leases();
         let parameters = WatchParams::default().fields(&format!("metadata.name={LEASE}"));
-        let stream = leases.watch(&parameters, "0").await.expect("a watch");
+        let mut stream = leases.watch(&parameters, "0").await.expect("a watch").boxed();
         let task = tokio::spawn(async move {
-            let mut stream = std::pin::pin!(stream);
-            while let Some(event) = stream.next().await {
+            let mut version = String::new();
+            loop {
+                let Some(event) = stream.next().await else {
+                    // Its time was over, a few minutes: the next one begins where it ended.
+                    let next = leases.watch(&parameters, &version).await.expect("the next watch");
+                    stream = next.boxed();
+                    continue;
+                };
                 let (lease, deleted) = match event {
                     Ok(WatchEvent::Added(lease) | WatchEvent::Modified(lease)) => (lease, false),
                     Ok(WatchEvent::Deleted(lease)) => (lease, true),
                     Ok(_) => continue,
                     Err(error) => panic!("the judge's watch broke: {error}"),
                 };
+                version = lease.metadata.resource_version.clone().expect("a version");
                 seen.lock().expect("commits").push(commit(lease, deleted));
             }
         });

@@ -4,6 +4,7 @@ use tenure::core::{AppStopped, State};
 
 use super::checker::PEER;
 use super::clock::{MS, SECOND};
+use super::store::version_of;
 use super::world::World;
 
 impl World {
@@ -14,20 +15,29 @@ impl World {
         self.run_to_ns(earliest.max(self.now));
         let remade = self.swarm.as_ref().and_then(|swarm| swarm.remade_at);
         let edited = self.swarm.as_ref().map_or(0, |swarm| swarm.edited);
+        let missing = self.store.object.is_none();
         self.calm();
         self.forget_the_dead();
+        // An outage ends when the requests that it has held up have arrived.
+        self.run_to_ns(self.last_arrival().max(self.now + FIRST_READ));
+        let newest = self.store.object.as_ref().map_or(0, |object| version_of(object));
+        let all_know = (0..self.pods.len()).all(|pod| self.pods[pod].seen == newest);
         let lease = self.longest_lease();
-        // Where the Lease had to be made anew, once more.
-        let again =
-            remade.is_some_and(|at| at + 2 * lease > self.now) || self.store.object.is_none();
-        // What a candidate remembers of its last holder counts then, on the slowest clock.
-        let limit = if again { 2 * lease.max(edited * 5 / 4) } else { lease };
+        // Where the Lease had to be made anew, once more; what a candidate remembers of its last holder
+        // counts then, on the slowest clock.
+        let anew = 2 * lease.max(edited * 5 / 4);
+        let again = missing || remade.is_some_and(|at| at + anew > self.now);
+        let limit = if again { anew } else { lease };
         let mut limit = limit + SLACK;
         if (0..self.pods.len()).any(|pod| self.state(pod) == State::Draining) {
             // Candidates that are giving a term up take their time first.
             limit += DRAINING;
         }
-        if self.until(limit / MS, |world| world.anybody()).is_none() {
+        if !all_know {
+            // Candidates count from their first sight, by the read that follows one that was lost.
+            limit += self.longest(|timing| timing.attempt_timeout() + timing.retry_period());
+        }
+        if !self.comes_to_be_led(limit) {
             return Err(format!("L3: nobody leads {} ms after all faults ended", limit / MS));
         }
         stays_led(self, lease)?;
@@ -39,8 +49,28 @@ impl World {
     }
 }
 
+impl World {
+    fn comes_to_be_led(&mut self, limit: u64) -> bool {
+        let ended = |world: &World| (0..world.pods.len()).find(|&pod| !world.runs(pod));
+        loop {
+            if self.until(limit / MS, |it| it.anybody() || ended(it).is_some()).is_none() {
+                return false;
+            }
+            if self.anybody() {
+                return true;
+            }
+            // It had been told to stop before. Another one comes in its place, and has its own time.
+            let pod = ended(self).expect("nobody leads");
+            self.start(pod);
+        }
+    }
+}
+
 /// The longest drain timeout that a seed draws, on the slowest clock.
 const DRAINING: u64 = 10 * SECOND;
+
+/// There and back, 1 ms a message.
+const FIRST_READ: u64 = 3 * MS;
 
 /// A few messages.
 const SLACK: u64 = SECOND;

@@ -56,19 +56,21 @@ fn object(object: &Observed<Base>) -> String {
 pub fn event(event: &Event<Base>) -> String {
     let what = kind(event);
     match event {
-        Event::Read { id, outcome: ReadOutcome::Found(found) } => {
-            format!("#{} {what} {}", id.0, object(found))
-        }
-        Event::Write { id, outcome: WriteOutcome::Done { object: done, .. } } => {
-            format!("#{} {what} {}", id.0, object(done))
-        }
-        Event::Watch { id, event: WatchEvent::Object(seen) } => {
-            format!("#{} {what} {}", id.0, object(seen))
-        }
         Event::Read { id, .. } | Event::Write { id, .. } | Event::Watch { id, .. } => {
-            format!("#{} {what}", id.0)
+            let object = brought(event).map(object).unwrap_or_default();
+            format!("#{} {what} {object}", id.0)
         }
         other => format!("{what} {other:?}"),
+    }
+}
+
+/// The Lease that an event shows.
+pub fn brought(event: &Event<Base>) -> Option<&Observed<Base>> {
+    match event {
+        Event::Read { outcome: ReadOutcome::Found(object), .. }
+        | Event::Write { outcome: WriteOutcome::Done { object, .. }, .. }
+        | Event::Watch { event: WatchEvent::Object(object), .. } => Some(object),
+        _ => None,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tenure::core::{AppStopped, Ask, DrainTimeout, Event, OnAppExit, Tell, WatchEvent};
+use tenure::timing::Timing;
 
 use super::clock::{Clock, MS, Rng, SECOND};
 use super::script::timing;
@@ -142,7 +143,7 @@ impl World {
         self.sow(rng);
     }
 
-    fn runs(&self, pod: usize) -> bool {
+    pub fn runs(&self, pod: usize) -> bool {
         self.pods[pod].elector.is_some()
     }
 
@@ -268,10 +269,14 @@ impl World {
     /// measures it.
     pub fn longest_lease(&self) -> u64 {
         let record = self.store.object.as_ref().and_then(|object| object.record.duration);
+        self.longest(|timing| timing.lease_duration().max(record.unwrap_or_default()))
+    }
+
+    /// The longest of a span of the candidates' timings, likewise.
+    pub fn longest(&self, span: impl Fn(&Timing) -> Duration) -> u64 {
         let of = |pod: &super::Pod| {
-            let own = pod.setup.timing.lease_duration();
-            let lease = own.max(record.unwrap_or(own)).as_nanos() as u64;
-            (u128::from(lease) * 1_000_000 / u128::from(pod.clock.rate)) as u64 + 1
+            let span = span(&pod.setup.timing).as_nanos();
+            (span * 1_000_000 / u128::from(pod.clock.rate)) as u64 + 1
         };
         self.pods.iter().map(of).max().unwrap_or(0)
     }

@@ -15,7 +15,7 @@ use super::clock::{Clock, Rng};
 use super::link::{Fate, Kind, Link, Weather};
 use super::peer::{Peer, PeerEvent};
 use super::show;
-use super::store::{Base, Store};
+use super::store::{Base, Store, version_of};
 use super::swarm::{Deed, Swarm};
 
 /// More actions than that from one event would be a loop.
@@ -94,6 +94,8 @@ pub struct Pod {
     pub inbox: VecDeque<Event<Base>>,
     pub link: Link,
     pub stream: Option<Stream>,
+    /// The newest version that this process has been shown.
+    pub seen: u128,
     pub timer: u64,
     pub app: App,
     /// When the instant began in which it handles events now, and how many it has.
@@ -177,6 +179,7 @@ impl World {
             clock,
             setup,
             elector: None,
+            seen: 0,
             life: 0,
             paused: false,
             inbox: VecDeque::new(),
@@ -234,6 +237,7 @@ impl World {
             max_valid: it.setup.max_valid,
             rules,
         };
+        it.seen = 0;
         it.elector = Some(Elector::new(options, it.clock.now(self.now)));
         it.app.holding = false;
         self.note(|| format!("{pod} starts"));
@@ -269,6 +273,8 @@ impl World {
         }
         it.at_once.1 += u32::from(event == Event::Timeout);
         assert!(it.at_once.1 < MAX_AT_ONCE, "a loop: {MAX_AT_ONCE} timeouts in one instant");
+        it.seen =
+            show::brought(&event).map_or(it.seen, |shown| it.seen.max(version_of(&shown.base)));
         let now = it.clock.now(self.now);
         let elector = it.elector.as_mut().expect("it runs");
         *self.coverage.entry((elector.state().word(), show::kind(&event))).or_insert(0) += 1;
@@ -386,6 +392,15 @@ impl World {
         let dead = |author: &Author| lives[author.pod] != author.life;
         self.queue
             .retain(|_, what| !matches!(what, Happening::Arrive(request) if dead(&request.author)));
+    }
+
+    /// When the last request that is on its way arrives.
+    pub fn last_arrival(&self) -> u64 {
+        let request = |what: &Happening| {
+            matches!(what, Happening::Arrive(_) | Happening::Peer(PeerEvent::Arrive { .. }))
+        };
+        let arrivals = self.queue.iter().filter(|(_, what)| request(what));
+        arrivals.map(|((at, _), _)| *at).max().unwrap_or(0)
     }
 
     /// When the next thing happens.
