@@ -17,7 +17,8 @@ use std::fmt::Debug;
 use tracing::Level;
 
 use crate::core::{
-    Action, Answer, Elector, Event, Mono, Now, Observed, ReadOutcome, WatchEvent, WriteOutcome,
+    Action, Answer, Elector, Event, Mono, Now, Observed, ReadOutcome, Released, WatchEvent, Write,
+    WriteOutcome,
 };
 
 /// Where the lines are found.
@@ -66,7 +67,7 @@ pub(crate) fn action<B>(now: impl FnOnce() -> Now, action: &Action<B>) {
             action = "write",
             id = id.0,
             purpose = word(&write.purpose),
-            epoch = write.epoch.unwrap_or(0),
+            epoch = written_epoch(write),
             renew_time_us = write.renew_time.as_micros(),
             detail = format!("holder {:?}, fresh connection: {fresh_connection}", write.holder),
         ),
@@ -107,6 +108,14 @@ pub(crate) fn answer(now: Now, answer: &Answer) {
         epoch = answer.epoch.unwrap_or(0),
         until = answer.valid_until.map_or(0, Mono::as_nanos),
     );
+}
+
+/// The epoch it writes or, releasing it, leaves as it is; 0 for none.
+fn written_epoch<B>(write: &Write<B>) -> u64 {
+    match write.released {
+        Released::Set(epoch) => epoch,
+        _ => write.epoch.unwrap_or(0),
+    }
 }
 
 fn word(value: &impl Debug) -> String {

@@ -55,10 +55,9 @@ async fn scenario_t4_mixed_rounds_leave_no_two_leaders() {
     let outcomes: Vec<Outcome> = futures_util::future::join_all(running).await;
     report(&outcomes, begin.elapsed());
     for outcome in &outcomes {
-        let Outcome { verdict, tally, page, .. } = outcome;
-        let page = page.display();
-        assert!(verdict.violations.is_empty(), "{page}: {:#?}", verdict.violations);
-        assert_eq!((tally.unfenced_overlaps, tally.stale_epochs), (0, 0), "{page}");
+        let Outcome { verdict, tally, broken, .. } = outcome;
+        assert!(verdict.violations.is_empty(), "{broken:#?}: {:#?}", verdict.violations);
+        assert_eq!((tally.unfenced_overlaps, tally.stale_epochs), (0, 0));
         assert!(verdict.versions > 0 && verdict.answers > 0 && tally.writes > 0, "{outcome:?}");
     }
 }
@@ -77,19 +76,20 @@ fn report(outcomes: &[Outcome], took: Duration) {
     let total: u32 = rounds.values().sum();
     println!("{total} rounds in {:.0} s: {rounds:?}", took.as_secs_f64());
     gaps::report(&all);
-    for Outcome { gaps, page, .. } in outcomes {
+    for Outcome { gaps, longest, .. } in outcomes {
         if let Some(gap) = gaps.iter().max_by_key(|gap| gap.length()) {
-            let (ms, page) = (gap.length().as_millis(), page.display());
+            let (ms, page) = (gap.length().as_millis(), longest.display());
             let more = if gap.more { " and more" } else { "" };
             println!("longest of a lane: {ms} ms, {}{more}, {}: {page}", gap.harm, gap.kind);
         }
     }
     let violations = sum(|outcome| outcome.verdict.violations.len() as u64);
     println!(
-        "reigns {}, versions {}, answers {}",
+        "reigns {}, versions {}, answers {}, releases {}",
         sum(|o| o.verdict.reigns.len() as u64),
         sum(|o| o.verdict.versions),
-        sum(|o| o.verdict.answers)
+        sum(|o| o.verdict.answers),
+        sum(|o| o.verdict.releases)
     );
     println!("violations {violations}; overlaps of client-go's own doing: {foreign:?}");
     println!(

@@ -1,12 +1,15 @@
 //! Judges recorded histories by what protocol.md promises. It knows nothing of how the core decides:
 //! only what processes said, what they granted, and what a watch of its own saw in the API server.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::facts::{Fact, Version, What};
 
 /// Answers and records count whole milliseconds and microseconds; both are rounded down.
 const ROUNDING_NS: u64 = 2_000;
+
+/// Names nobody: a Lease that was made anew.
+const MADE_ANEW: &str = "tenure/new";
 
 /// Somebody led, by its own word, from then to then.
 #[derive(Debug, Clone)]
@@ -37,6 +40,7 @@ pub struct Verdict {
     /// Answers, versions, terms looked at: a checker that saw nothing proves nothing.
     pub answers: u64,
     pub versions: u64,
+    pub releases: u64,
 }
 
 impl Verdict {
@@ -65,9 +69,14 @@ pub fn check(facts: &[Fact], offset: u64, renew_deadline_ns: u64) -> Verdict {
         verdict.reigns.extend(terms.drain(..).map(|term| term.reign));
         verdict.reigns.extend(peer_reigns(who, &history));
     }
-    for (_, mut history) in by_pod {
+    let tells =
+        |history: &[&Fact]| history.iter().any(|fact| matches!(fact.what, What::Stand { .. }));
+    let tenures =
+        by_pod.iter().filter(|(_, history)| tells(history)).map(|(pod, _)| *pod).collect();
+    one_holder(&lease, &tenures, &mut verdict);
+    for (pod, mut history) in by_pod {
         history.sort_by_key(|fact| fact.at);
-        releases(&history, &lease, &mut verdict);
+        releases(pod, &history, &lease, &mut verdict);
     }
     verdict.reigns.sort_by_key(|reign| reign.from);
     succeed(&mut verdict.reigns);
@@ -128,8 +137,35 @@ impl Lease {
         lease
     }
 
+    /// Before `limit` or there: where somebody else came to hold the Lease after it had named `holder`.
+    fn taken_from(&self, holder: &str, limit: usize) -> Option<usize> {
+        let last = self.versions[..limit].iter().rposition(|(_, v)| v.holder == holder)?;
+        let held = |(_, v): &(u64, Version)| !v.holder.is_empty() && v.holder != MADE_ANEW;
+        let taken = self.versions[last + 1..=limit].iter().position(held)?;
+        Some(last + 1 + taken)
+    }
+
     fn before(&self, place: usize) -> Option<&Version> {
         place.checked_sub(1).map(|place| &self.versions[place].1)
+    }
+}
+
+/// An epoch belongs to the candidate that acquired it (S2), until it is released or somebody else holds
+/// the Lease (S4): client-go keeps the annotated epoch, so epochs alone do not show a late write.
+fn one_holder(lease: &Lease, tenures: &BTreeSet<&str>, verdict: &mut Verdict) {
+    let mut owners: HashMap<u64, &str> = HashMap::new();
+    let mut over: BTreeSet<u64> = BTreeSet::new();
+    for (at, Version { holder, epoch, released, .. }) in &lease.versions {
+        if tenures.contains(&**holder) {
+            let owner = *owners.entry(*epoch).or_insert(holder);
+            if owner != holder {
+                verdict.broken(*at, format!("S2: {holder} holds {epoch}, which is {owner}'s"));
+            } else if over.contains(epoch) {
+                verdict.broken(*at, format!("S4: {holder} writes in {epoch}, which was over"));
+            }
+        } else if !holder.is_empty() || released == epoch {
+            over.insert(*epoch);
+        }
     }
 }
 
@@ -215,7 +251,7 @@ fn told_once(who: &str, history: &[&Fact], verdict: &mut Verdict) {
 /// A release is sent only after the last answer that said leader (S5), and not before what was
 /// granted has lapsed, unless the app's word came after the last grant (S7). It takes effect only for
 /// the term that issued it.
-fn releases(history: &[&Fact], lease: &Lease, verdict: &mut Verdict) {
+fn releases(pod: &str, history: &[&Fact], lease: &Lease, verdict: &mut Verdict) {
     // Over all terms of the pod: a predecessor's grants are waited for, too [F13].
     let mut granted = 0;
     let mut sent: HashMap<u64, u64> = HashMap::new();
@@ -243,11 +279,12 @@ fn releases(history: &[&Fact], lease: &Lease, verdict: &mut Verdict) {
     for epoch in sent.keys() {
         let mut versions = lease.versions.iter().enumerate();
         let landed = versions.find(|(_, (_, v))| v.released == *epoch && v.holder.is_empty());
-        if let Some((place, (at, version))) = landed
-            && let Some(before) = lease.before(place)
-            && (before.epoch != *epoch || before.uid != version.uid)
-        {
-            verdict.broken(*at, format!("S5: the release of {epoch} hit epoch {}", before.epoch));
+        let Some((place, (at, version))) = landed else { continue };
+        verdict.releases += 1;
+        let Some(before) = lease.before(place) else { continue };
+        if before.epoch != *epoch || before.uid != version.uid || before.holder != pod {
+            let Version { holder, epoch: hit, .. } = before;
+            verdict.broken(*at, format!("S5: {pod}'s release of {epoch} hit {holder} in {hit}"));
         }
     }
 }
@@ -303,15 +340,19 @@ fn excuse(lease: &Lease, earlier: &Reign, later: &Reign) -> Option<Foreign> {
     match (earlier.epoch, later.epoch) {
         (None, None) => Some(Foreign::Among),
         (Some(_), Some(_)) => None,
-        // tenure began while client-go said that it led.
+        // tenure began while client-go said that it led. How that one lost the Lease counts, be it terms
+        // ago: it may have been blanked by another client-go, or robbed by it.
         (None, Some(epoch)) => {
             let place = *lease.acquired.get(&epoch)?;
-            let (before, (taken_at, _)) = (lease.before(place)?, &lease.versions[place]);
+            let place = lease.taken_from(&earlier.who, place).unwrap_or(place);
+            let (taken_at, taken) = &lease.versions[place];
+            let by_tenure = taken.epoch > 0 && lease.acquired.get(&taken.epoch) == Some(&place);
+            let before = lease.before(place)?;
             // By the watch's clock: a renewTime runs ahead of the wall clock where many attempts of
             // one candidate fell into one second.
             let waited = taken_at - lease.versions[place - 1].0;
-            let lawful = before.holder.is_empty() || waited + LATE_NS >= before.duration_ns;
-            lawful.then_some(Foreign::LateStop)
+            let free = before.holder.is_empty() || waited + LATE_NS >= before.duration_ns;
+            (free || !by_tenure).then_some(Foreign::LateStop)
         }
         // client-go began while tenure was valid.
         (Some(epoch), None) => {

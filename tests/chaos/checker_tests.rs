@@ -114,6 +114,33 @@ fn leader_after_the_release_breaks_s5() {
     assert!(verdict(&facts).violations.is_empty());
 }
 
+/// client-go keeps the epoch that it finds annotated.
+#[test]
+fn a_late_write_over_client_go_breaks_s4_or_s5() {
+    let taken = || and(a_leads(), [stand(10, "a/0", 5, 0), version(15, 2, "k", 5)]);
+    assert!(verdict(&taken()).violations.is_empty());
+    breaks("S4", &and(taken(), [version(16, 3, "a", 5)]));
+    let free = |at_s, number| {
+        let mut free = version(at_s, number, "", 5);
+        let What::Version(version) = &mut free.what else { unreachable!("a version") };
+        version.released = 5;
+        free
+    };
+    breaks("S5", &and(taken(), [release(16, "a/0", 5), free(16, 3)]));
+    let released = || and(a_leads(), [stand(3, "a/0", 5, 0), release(3, "a/0", 5), free(3, 2)]);
+    let lawful = verdict(&released());
+    assert!(lawful.violations.is_empty() && lawful.releases == 1, "{lawful:?}");
+    breaks("S4", &and(released(), [version(4, 3, "a", 5)]));
+    // Blanked by somebody else, it is put back.
+    let blanked = and(a_leads(), [version(3, 2, "", 5), version(4, 3, "a", 5)]);
+    assert!(verdict(&blanked).violations.is_empty());
+}
+
+#[test]
+fn an_epoch_of_two_holders_breaks_s2() {
+    breaks("S2", &and(a_leads(), [stand(1, "b/0", 0, 0), version(15, 2, "b", 5)]));
+}
+
 #[test]
 fn terms_told_twice_or_out_of_order_break_s6() {
     let tells = ["Acquired", "Draining", "Ended"];
@@ -142,6 +169,14 @@ fn what_client_go_does_late_is_told_apart_from_what_tenure_does_early() {
     assert!(lawful.violations.is_empty(), "{:?}", lawful.violations);
     assert_eq!(lawful.foreign[&Foreign::LateStop], 1);
     breaks("S1", &and(late(14), [stops]));
+
+    // Blanked by another client-go, taken, run out, and taken again at once: it is late all the same.
+    let blanked = [fact(0, "k", What::PeerLeads), version(0, 1, "k", 0), version(1, 2, "", 0)];
+    let taken = [version(2, 3, "a", 5), stand(2, "a/0", 5, 12), stand(12, "a/0", 0, 0)];
+    let again = [version(12, 4, "a", 6), stand(12, "a/0", 6, 22), fact(13, "k", What::PeerStops)];
+    let both = verdict(&[&blanked[..], &taken, &again].concat());
+    assert!(both.violations.is_empty(), "{:?}", both.violations);
+    assert_eq!(both.foreign[&Foreign::LateStop], 2);
 
     let blank = |released| {
         let mut blank = version(3, 2, "", 5);

@@ -33,6 +33,9 @@ const PEER: PeerTimings = PeerTimings {
 /// Somebody holds the Lease by then, or something hangs (L3 says L plus one PUT).
 const LIMIT: Duration = Duration::from_secs(90);
 
+/// Of this many violations of a lane a page is written.
+const PAGES: usize = 10;
+
 /// What is done in a round, most of it to the holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Harm {
@@ -137,8 +140,10 @@ pub struct Outcome {
     /// From the end of one reign to the begin of the next.
     pub gaps: Vec<Gap>,
     pub rounds: BTreeMap<Harm, u32>,
-    /// Around the first violation; where there is none, around the longest gap.
-    pub page: PathBuf,
+    /// The page around the longest gap.
+    pub longest: PathBuf,
+    /// Pages around violations.
+    pub broken: Vec<PathBuf>,
 }
 
 impl<'a> Lane<'a> {
@@ -210,7 +215,10 @@ impl<'a> Lane<'a> {
         if self.number == 0 && self.dice.roll(8) == 0 {
             return SERVERS[self.dice.roll(SERVERS.len() as u64) as usize];
         }
-        OWN[self.dice.roll(OWN.len() as u64) as usize]
+        let harm = OWN[self.dice.roll(OWN.len() as u64) as usize];
+        // Only tenures may make the Lease anew here: one of them has to be within reach.
+        let tenures = self.slots.iter().filter(|slot| slot.kind == Kind::Tenure).count();
+        if harm == DeleteCutOff && tenures < 2 { Delete } else { harm }
     }
 
     /// The place that holds the Lease, and the version that says so.
@@ -392,15 +400,18 @@ impl<'a> Lane<'a> {
         let mut verdict = checker::check(&facts, self.offset, RENEW_DEADLINE_NS);
         verdict.violations.extend(hung);
         let gaps = gaps(&facts, &verdict, &self.outages);
-        let name = format!("chaos-{}.html", self.number);
-        let page = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let tally = self.site.register.tally();
-        let longest = gaps.iter().max_by_key(|gap| gap.length());
-        let shown = match verdict.violations.first() {
-            Some((at, _)) => Some(*at..*at),
-            None => longest.map(|gap| gap.from..gap.until),
+        let write = |name: &str, what| {
+            let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+            let page = folder.join(format!("chaos-{}-{name}.html", self.number));
+            timeline::write(&page, &format!("Lane {}", self.number), &facts, &verdict, what);
+            page
         };
-        timeline::write(&page, &format!("Lane {}", self.number), &facts, &verdict, shown);
-        Outcome { verdict, tally, gaps, rounds, page }
+        let longest = gaps.iter().max_by_key(|gap| gap.length());
+        let longest = write("longest", longest.map(|gap| gap.from..gap.until));
+        let broken = verdict.violations.iter().take(PAGES).enumerate();
+        let broken = broken.map(|(n, (at, _))| write(&format!("broken-{n}"), Some(*at..*at)));
+        let broken = broken.collect();
+        let tally = self.site.register.tally();
+        Outcome { verdict, tally, gaps, rounds, longest, broken }
     }
 }

@@ -43,7 +43,7 @@ pub enum Verb {
 /// What is done to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// Passed on this much later.
+    /// Passed on this much later, also where its client has given it up or is gone.
     Late(Duration),
     /// Carried out, and its answer passed on this much later.
     LateAnswer(Duration),
@@ -107,6 +107,7 @@ struct Script {
     oldest: Option<(http::response::Parts, Bytes)>,
     hits: u32,
     puts: u32,
+    puts_done: u32,
 }
 
 impl Script {
@@ -197,6 +198,11 @@ impl FaultProxy {
     pub fn puts(&self) -> u32 {
         self.script.lock().expect("script").puts
     }
+
+    /// PUTs that the server has answered so far.
+    pub fn puts_done(&self) -> u32 {
+        self.script.lock().expect("script").puts_done
+    }
 }
 
 fn server_tls(pki: &Pki) -> ServerConfig {
@@ -282,7 +288,6 @@ impl Proxied {
             Some(Fault::Refuse(status)) => return Ok(status_answer(status, None)),
             Some(Fault::TooMany(seconds)) => return Ok(status_answer(429, Some(seconds))),
             Some(Fault::Swallow) => return std::future::pending().await,
-            Some(Fault::Late(late)) => tokio::time::sleep(late).await,
             Some(Fault::Replay) => {
                 let oldest = self.script.lock().expect("script").oldest.clone();
                 if let Some((parts, body)) = oldest {
@@ -291,8 +296,12 @@ impl Proxied {
             }
             _ => {}
         }
-        // A client that gives up does not stop what the server was already told.
-        let carried = tokio::spawn(self.clone().carry_out(verb, request));
+        let late = match fault {
+            Some(Fault::Late(late)) => late,
+            _ => Duration::ZERO,
+        };
+        // A client that gives up does not stop what is on its way.
+        let carried = tokio::spawn(self.clone().carry_out(verb, request, late));
         let mut answer = carried.await.map_err(|_| Dropped)??;
         match fault {
             Some(Fault::LateAnswer(late)) => tokio::time::sleep(late).await,
@@ -311,6 +320,7 @@ impl Proxied {
         self,
         verb: Verb,
         request: Request<Incoming>,
+        late: Duration,
     ) -> Result<Response<Body>, Dropped> {
         let (mut parts, body) = request.into_parts();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
@@ -319,12 +329,18 @@ impl Proxied {
         parts.uri = uri;
         parts.headers.remove(HOST);
         let body = body.collect().await.map_err(|_| Dropped)?.to_bytes();
+        if !late.is_zero() {
+            tokio::time::sleep(late).await;
+        }
         let passed = self.upstream.request(Request::from_parts(parts, Full::new(body))).await;
         let (parts, body) = passed.map_err(|_| Dropped)?.into_parts();
         if verb == Verb::Watch {
             return Ok(Response::from_parts(parts, self.late_body(body)));
         }
         let body = body.collect().await.map_err(|_| Dropped)?.to_bytes();
+        if verb == Verb::Put {
+            self.script.lock().expect("script").puts_done += 1;
+        }
         if verb == Verb::Get && parts.status == StatusCode::OK {
             let mut script = self.script.lock().expect("script");
             script.oldest.get_or_insert_with(|| (parts.clone(), body.clone()));
