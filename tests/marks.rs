@@ -146,6 +146,7 @@ found! {
     wall_clock_set_back_a_little;
     blanked_with_an_older_number;
     freed_by_a_foreign_elector;
+    deleted_within_one_second;
 }
 
 /// Prints the table of `make marks`.

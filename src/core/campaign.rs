@@ -155,7 +155,7 @@ impl<B: Clone> Elector<B> {
         assert!(!numbered || epoch > self.seen.highest_epoch, "S2: epochs strictly increase");
         let transitions = object.record.transitions.unwrap_or(0);
         let transitions = transitions.saturating_add(1).min(i32::MAX as u32);
-        let at = self.next_renew_time(now);
+        let at = self.acquire_time(now);
         let object = self.seen.object.as_ref().map(|object| object.base.clone());
         let write = Write {
             purpose: Purpose::Acquire,
@@ -170,6 +170,21 @@ impl<B: Clone> Elector<B> {
             released: Released::Remove,
         };
         self.send(now, write, epoch, transitions);
+    }
+
+    /// Never in the whole second in which our last term began: a Lease made anew counts its transitions
+    /// anew, so that client-go, which compares whole seconds, would take one term for the other and
+    /// go on counting from the first [F9].
+    fn acquire_time(&self, now: Now) -> Wall {
+        let at = self.next_renew_time(now);
+        match &self.former {
+            Some((_, began, _))
+                if at.second() <= began.second() && self.options.rules.on(Mark::F9) =>
+            {
+                began.next_second()
+            }
+            _ => at,
+        }
     }
 
     /// Made anew held by nobody: whoever was cut off from the old one has a full term to notice

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::core::{AppStopped, Stamp, State};
 use tenure::timing::Timing;
 
-use super::sim::{Fate, Kind, MS, SECOND, World};
+use super::sim::{Clock, Fate, Kind, MS, SECOND, World};
 use super::{A, B, C};
 
 /// A Lease that nobody wrote for long: its version is refused by the watch (410), as often as it is read.
@@ -131,4 +131,23 @@ pub(crate) fn freed_by_a_foreign_elector(world: &mut World) {
     world.run_for(10);
     assert!(world.says_leader(C));
     assert_eq!(world.state(A), State::CoolingDown);
+}
+
+/// The Lease is deleted within the second in which it was taken, and taken again: its number of
+/// transitions is the same, and a client-go standby takes the new term for the old one.
+pub(crate) fn deleted_within_one_second(world: &mut World) {
+    let ms = Duration::from_millis;
+    world.pods[A].setup.timing = Timing::new(ms(3_000), ms(2_500), ms(300)).expect("allowed");
+    world.start(A);
+    world.run_to(10);
+    world.add_peer(Clock::exact(9), [3 * SECOND, 2_400 * MS, 100 * MS]);
+    world.run_to(930).delete();
+    world.run_to(950);
+    assert!(world.says_leader(A), "the leader whose Lease vanished takes the new one at once");
+    assert_eq!(world.terms(A), 2);
+    world.cut(A);
+    world.run_to(3_420);
+    assert!(world.says_leader(A), "until its own deadline");
+    world.run_to(4_500);
+    assert_eq!(world.leaders().len(), 1, "client-go leads now");
 }
