@@ -56,8 +56,15 @@ fn kind(before: &Reign, after: &Reign) -> String {
 
 /// In the order of time.
 pub fn gaps(facts: &[Fact], verdict: &Verdict, outages: &Outages) -> Vec<Gap> {
+    // client-go may lead on, by its own word, while others come and go.
+    let mut led = 0;
     let pairs = verdict.reigns.windows(2);
-    pairs.map(|pair| Gap::between(&pair[0], &pair[1], facts, outages)).collect()
+    let between = |pair: &[Reign]| {
+        led = pair[0].until.max(led);
+        let before = Reign { until: led, ..pair[0].clone() };
+        Gap::between(&before, &pair[1], facts, outages)
+    };
+    pairs.map(between).collect()
 }
 
 /// Prints how often who came after whom, and how long nobody led.
