@@ -49,7 +49,7 @@ impl Size {
     fn full() -> Size {
         let (idle, load) = (Duration::from_secs(600), Duration::from_secs(20));
         let crash = PeerTimings::default();
-        Size { rounds: 100, crashes: 20, crowds: 20, crash, idle, load }
+        Size { rounds: 50, crashes: 10, crowds: 10, crash, idle, load }
     }
 }
 
