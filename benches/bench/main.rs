@@ -1,7 +1,7 @@
 //! `make bench`: tenure and client-go side by side, on a real control plane whose etcd syncs its disk.
 //! What each number means stands in docs/benchmarks.md.
 //!
-//! BENCH=quick (the default, about six minutes) or full. ONLY=handover,idle,crowd,start,local,core picks parts.
+//! BENCH=quick (the default, about six minutes) or full. ONLY=handover,crowd,start,local,core,idle picks parts.
 //! Results are written below target/bench/.
 
 #[path = "../../tests/cluster/mod.rs"]
@@ -76,9 +76,6 @@ async fn main() {
     if wanted("crowd") {
         cost::crowd(&cluster, &size, &mut report).await;
     }
-    if wanted("idle") {
-        cost::idle(&cluster, &size, &mut report).await;
-    }
     if wanted("start") {
         cost::start(&cluster, &size, &mut report).await;
         cost::sizes(&mut report);
@@ -88,6 +85,9 @@ async fn main() {
     }
     if wanted("core") {
         local::core(&mut report);
+    }
+    if wanted("idle") {
+        cost::idle(&cluster, &size, &mut report).await;
     }
     about.push(("load at the end", load()));
     write(&name, &report, &about);
