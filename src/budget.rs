@@ -15,8 +15,8 @@ mod report;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
-/// A watch is opened anew after eight to twelve minutes.
-const WATCH_LIFE: Duration = Duration::from_secs(10 * 60);
+/// A watch is opened anew after 15 to 30 minutes.
+const WATCH_LIFE: Duration = Duration::from_secs(22 * 60 + 30);
 /// After the first attempt of a round, two more may be open beside it, T apart.
 const ATTEMPTS_BESIDE: u32 = 2;
 /// As [`Timing`] demands them.

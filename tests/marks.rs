@@ -139,6 +139,7 @@ macro_rules! found {
 // What reading and searching have found.
 found! {
     watch_of_an_idle_lease;
+    watch_that_never_opens;
     undone_take_over_under_a_grant;
     read_from_before_the_question;
     shortest_timings;

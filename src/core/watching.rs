@@ -120,7 +120,10 @@ impl<B: Clone> Elector<B> {
         if self.watch.id != Some(id) {
             return;
         }
-        self.watch.heard(now.mono);
+        // One that is refused tells nothing of the Lease: who waits for it reads.
+        if self.watch.opened || matches!(event, WatchEvent::Opened) {
+            self.watch.heard(now.mono);
+        }
         let timing = self.options.timing;
         let (sent, retry) = (self.watch.sent, timing.retry_period());
         match event {

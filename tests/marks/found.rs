@@ -21,6 +21,17 @@ pub(crate) fn watch_of_an_idle_lease(world: &mut World) {
     assert!(world.says_leader(A), "the watch that begins afresh has seen the change");
 }
 
+/// The watch fails as often as it is tried, while the Lease is somebody else's matter: reads go on.
+pub(crate) fn watch_that_never_opens(world: &mut World) {
+    world.edit(|object| object.record.coordinated = true);
+    world.link(A).watch = Fate::refused(500, None);
+    world.start(A);
+    world.run_to(20_000);
+    world.edit(|object| object.record.coordinated = false);
+    world.run_to(36_000);
+    assert!(world.says_leader(A), "{} reads", world.pods[A].gets);
+}
+
 /// A is killed, starts again, and is told to stop while its take-over is on its way: the app still works
 /// on what the first process granted, until 14.
 pub(crate) fn undone_take_over_under_a_grant(world: &mut World) {
