@@ -52,7 +52,7 @@ size: release-musl ## the release binary, refused where it has grown too big
 	@test "$$(gzip -9c target/static/tenure | wc -c)" -le $(MAX_GZIPPED) || { echo "gzipped it is bigger than $(MAX_GZIPPED) bytes" >&2; exit 1; }
 
 .PHONY: bench
-bench: cluster-binaries peer release-musl ## tenure and client-go measured side by side: BENCH=quick (6 minutes) or full (35), ONLY=parts
+bench: cluster-binaries peer release-musl ## tenure and client-go measured side by side: BENCH=quick (6 minutes) or full (23), ONLY=parts
 	deploy/debian.sh wrk curl util-linux
 	BENCH=$(or $(BENCH),quick) ONLY=$(ONLY) cargo bench --bench bench
 
